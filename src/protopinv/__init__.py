@@ -1,0 +1,56 @@
+"""Small networks that retrain in a blink: prototype banks trained by Adam, weights in closed form."""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from protopinv.bank import Bank
+    from protopinv.estimators import Evaluation, ProtoPINVClassifier, evaluate, load
+    from protopinv.features import FeatureMap
+    from protopinv.network import Network
+    from protopinv.solve import ridge_solve, solve_layers
+    from protopinv.train.config import TrainConfig
+    from protopinv.train.history import History
+
+# Public names are imported when they are first used, so that the command line starts quickly.
+_HOME = {
+    "Bank": "protopinv.bank",
+    "Evaluation": "protopinv.estimators",
+    "FeatureMap": "protopinv.features",
+    "History": "protopinv.train.history",
+    "Network": "protopinv.network",
+    "ProtoPINVClassifier": "protopinv.estimators",
+    "TrainConfig": "protopinv.train.config",
+    "evaluate": "protopinv.estimators",
+    "load": "protopinv.estimators",
+    "ridge_solve": "protopinv.solve",
+    "solve_layers": "protopinv.solve",
+}
+
+__all__ = [
+    "Bank",
+    "Evaluation",
+    "FeatureMap",
+    "History",
+    "Network",
+    "ProtoPINVClassifier",
+    "TrainConfig",
+    "__version__",
+    "evaluate",
+    "load",
+    "ridge_solve",
+    "solve_layers",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'protopinv' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

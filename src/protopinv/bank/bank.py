@@ -1,0 +1,83 @@
+"""The bank of prototypes: the only numbers that are trained."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import softplus
+
+
+@dataclass(frozen=True)
+class Bank:
+    """p prototypes: inputs (p, d), hidden targets before the activation (p, h_l), outputs (p, k).
+
+    ``raw_ridge`` holds one number a layer and ridge = softplus(raw_ridge); ``learnable_ridge`` says
+    which of them are trained.
+    """
+
+    inputs: Float[Tensor, "p d"]
+    hidden: tuple[Float[Tensor, "p _"], ...]
+    outputs: Float[Tensor, "p k"]
+    raw_ridge: Float[Tensor, " layers"]
+    learnable_ridge: Bool[Tensor, " layers"]
+
+    @property
+    def ridge(self) -> Float[Tensor, " layers"]:
+        """softplus(raw_ridge), a constant where it is not learnable."""
+        return softplus(torch.where(self.learnable_ridge, self.raw_ridge, self.raw_ridge.detach()))
+
+    @property
+    def trained(self) -> tuple[Tensor, ...]:
+        """The tensors that Adam updates."""
+        return (self.inputs, *self.hidden, self.outputs, self.raw_ridge)
+
+    @property
+    def n_trained(self) -> int:
+        """p (d + h_1 + ... + h_L + k), and the learnable ridges."""
+        matrices = (self.inputs, *self.hidden, self.outputs)
+        return sum(matrix.numel() for matrix in matrices) + int(self.learnable_ridge.sum())
+
+    def leaves(self) -> "Bank":
+        """A copy whose tensors collect gradients."""
+        return self._map(lambda tensor: tensor.detach().clone().requires_grad_())
+
+    def snapshot(self) -> "Bank":
+        """A copy that shares nothing with this bank."""
+        return self._map(lambda tensor: tensor.detach().clone())
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Bank":
+        """The same bank elsewhere, or in another precision."""
+        moved = self._map(lambda tensor: tensor.detach().to(device, dtype))
+        return replace(moved, learnable_ridge=self.learnable_ridge.to(device))
+
+    @torch.no_grad()
+    def copy_(self, other: "Bank", where: Bool[Tensor, ""] | None = None) -> None:
+        """Take over the numbers of another bank; with ``where``, only if it is true (on the device)."""
+        for mine, theirs in zip(self.trained, other.trained, strict=True):
+            mine.copy_(theirs if where is None else torch.where(where, theirs, mine))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor under a name, for a file."""
+        hidden = {f"hidden.{layer}": H for layer, H in enumerate(self.hidden)}
+        return {
+            "inputs": self.inputs,
+            **hidden,
+            "outputs": self.outputs,
+            "raw_ridge": self.raw_ridge,
+            "learnable_ridge": self.learnable_ridge,
+        }
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Bank":
+        """The bank that ``tensors`` came from."""
+        n_hidden = len(tensors["raw_ridge"]) - 1
+        hidden = tuple(tensors[f"hidden.{layer}"] for layer in range(n_hidden))
+        ridge = tensors["raw_ridge"], tensors["learnable_ridge"]
+        return cls(tensors["inputs"], hidden, tensors["outputs"], *ridge)
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "Bank":
+        hidden = tuple(change(H) for H in self.hidden)
+        inputs, outputs, raw_ridge = map(change, (self.inputs, self.outputs, self.raw_ridge))
+        return Bank(inputs, hidden, outputs, raw_ridge, self.learnable_ridge)

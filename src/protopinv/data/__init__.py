@@ -1,0 +1,6 @@
+"""Where rows come from: bundled and public image sets, CSV and Parquet tables."""
+
+from protopinv.data.dataset import Dataset
+from protopinv.data.sources import NAMED, load_data
+
+__all__ = ["NAMED", "Dataset", "load_data"]

@@ -1,0 +1,126 @@
+"""MNIST and Fashion-MNIST: found on disk or fetched once, and always verified."""
+
+import gzip
+import hashlib
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from protopinv.data.dataset import Dataset
+from protopinv.data.download import download
+from protopinv.data.idx import parse_idx
+from protopinv.errors import DataFileError
+from protopinv.files import replacing
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Four IDX files by the SHA-256 of their uncompressed content, and where to fetch them."""
+
+    name: str
+    sha256: dict[str, str]
+    mirrors: tuple[str, ...]
+    system_folder: Path | None = None
+
+
+MNIST = ImageSet(
+    name="mnist",
+    sha256={
+        "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+        "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+        "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+        "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+    },
+    mirrors=(
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+    ),
+)
+FASHION_MNIST = ImageSet(
+    name="fashion-mnist",
+    sha256={
+        "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+        "train-labels-idx1-ubyte": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+        "t10k-images-idx3-ubyte": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+        "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+    },
+    mirrors=(
+        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    ),
+    system_folder=Path("/usr/share/datasets/fashion-mnist"),  # Debian's dataset-fashion-mnist
+)
+
+
+def load_images(images: ImageSet, split: Literal["train", "test"]) -> Dataset:
+    """Rows of 784 bytes and labels 0 to 9, in the official split."""
+    prefix = "train" if split == "train" else "t10k"
+    pixels = parse_idx(*_content(images, f"{prefix}-images-idx3-ubyte"))
+    labels = parse_idx(*_content(images, f"{prefix}-labels-idx1-ubyte"))
+    height, width = pixels.shape[1:]
+    X = pixels.reshape(len(pixels), height * width)
+    return Dataset(f"{images.name} ({split})", X, labels.astype(int), image_shape=(height, width))
+
+
+def user_cache() -> Path:
+    """Where downloads are kept: the platform's cache folder for this user."""
+    home = os.environ.get("LOCALAPPDATA") if os.name == "nt" else os.environ.get("XDG_CACHE_HOME")
+    return Path(home or Path.home() / ".cache") / "protopinv"
+
+
+def _content(images: ImageSet, stem: str) -> tuple[bytes, str]:
+    """The verified, uncompressed content of a file, and the name it was found under."""
+    for folder in _folders(images):
+        for path in (folder / stem, folder / f"{stem}.gz"):
+            if path.is_file():
+                return _verified(path.read_bytes(), images.sha256[stem], path), str(path)
+    return _fetch(images, stem)
+
+
+def _folders(images: ImageSet) -> list[Path]:
+    given = os.environ.get("PROTOPINV_DATA")
+    folders = [Path(given) / images.name] if given else []
+    folders.append(user_cache() / images.name)
+    return folders + ([images.system_folder] if images.system_folder else [])
+
+
+def _fetch(images: ImageSet, stem: str) -> tuple[bytes, str]:
+    """Download into the cache from the first mirror that gives the right content."""
+    target = user_cache() / images.name / f"{stem}.gz"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    failures = []
+    for mirror in images.mirrors:
+        try:
+            packed = download(f"{mirror}{stem}.gz")
+            content = _verified(packed, images.sha256[stem], mirror)
+        except DataFileError as error:
+            failures.append(str(error))
+            continue
+        with replacing(target) as temporary:
+            temporary.write_bytes(packed)
+        return content, str(target)
+    raise DataFileError(
+        f"{images.name} must be on disk or downloadable. It is in none of "
+        f"{', '.join(map(str, _folders(images)))}, and no mirror gave {stem}.gz: "
+        f"{' '.join(failures)} Put the files there, or set PROTOPINV_DATA to the folder that holds "
+        f"{images.name}/."
+    )
+
+
+def _verified(raw: bytes, sha256: str, origin: Path | str) -> bytes:
+    """Unpack if it is packed, and compare with the known digest."""
+    try:
+        content = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataFileError(
+            f"A packed file must be whole. {origin} is damaged ({error}). Delete it and try again."
+        ) from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise DataFileError(
+            f"A data file must have its known SHA-256, {sha256[:12]}.... {origin} has "
+            f"{found[:12]}.... Delete it and try again."
+        )
+    return content

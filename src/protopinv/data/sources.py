@@ -1,0 +1,52 @@
+"""One way in: a known name or the path of a table."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from protopinv.data.dataset import Dataset
+from protopinv.data.images import FASHION_MNIST, MNIST, load_images
+from protopinv.data.tables import load_table
+from protopinv.errors import DataError
+
+Split = Literal["train", "test"]
+NAMED = ("digits", MNIST.name, FASHION_MNIST.name)
+
+
+def load_data(
+    source: str,
+    *,
+    split: Split,
+    target: str | None = None,
+    features: Sequence[str] | None = None,
+) -> Dataset:
+    """``digits``, ``mnist`` or ``fashion-mnist`` in their split, or a table, all of its rows.
+
+    Of a table, ``target`` is taken apart; ``features`` names the columns to use, by default all
+    others.
+    """
+    if source == "digits":
+        return load_digits(split)
+    for images in (MNIST, FASHION_MNIST):
+        if source == images.name:
+            return load_images(images, split)
+    path = Path(source)
+    if not path.is_file():
+        raise DataError(
+            f"Data must be a CSV or Parquet file, or one of {', '.join(NAMED)}. "
+            f"There is no file {source}. Check the path."
+        )
+    return load_table(path, target=target, features=features)
+
+
+def load_digits(split: Split) -> Dataset:
+    """scikit-learn's 1,797 digits of 8 x 8; every fourth row of a fixed shuffle is the test set."""
+    from sklearn.datasets import load_digits as bundled  # the one data set we need not ship
+
+    X, y = bundled(return_X_y=True)
+    order = np.random.RandomState(0).permutation(len(X))
+    is_test = np.arange(len(X)) % 4 == 0
+    chosen = order[is_test if split == "test" else ~is_test]
+    return Dataset(f"digits ({split})", X[chosen], y[chosen], image_shape=(8, 8))

@@ -1,0 +1,90 @@
+"""CSV and Parquet tables, read by polars; one clear error for whatever is not a number."""
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from protopinv.data.dataset import Dataset
+from protopinv.errors import DataError
+from protopinv.optional import require
+
+READERS = {".csv": "read_csv", ".parquet": "read_parquet", ".pq": "read_parquet"}
+
+
+def load_table(
+    path: Path, *, target: str | None = None, features: Sequence[str] | None = None
+) -> Dataset:
+    """All rows of a table: ``features`` (by default every column but the target) and the target."""
+    table = _read(path)
+    if target is not None:
+        _require_columns(table, [target], "The target must be a column of the table", path)
+    names = [name for name in table.columns if name != target]
+    if features is not None:
+        names = list(features)
+        _require_columns(table, names, "Every feature of the model must be a column", path)
+    if not names or len(table) == 0:
+        raise DataError(
+            f"A table must have at least one row and one feature. {path} has {len(table)} rows "
+            f"and {len(names)} feature columns. Check the file and its first line."
+        )
+    y = None
+    if target is not None:
+        if table[target].null_count():
+            row = table[target].is_null().arg_max()
+            raise DataError(
+                f"Every row needs a target. Column {target!r} of {path} is empty in row "
+                f"{row + 1}. Fill it or drop the row."
+            )
+        y = table[target].to_numpy()
+    return Dataset(str(path), _numbers(table.select(names), path), y)
+
+
+def _read(path: Path) -> Any:
+    polars = require("polars", extra="table", why="Reading a table")
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise DataError(
+            f"A table must be a .csv or .parquet file. Got {path.name}. Convert or rename it."
+        )
+    options = {"infer_schema_length": None} if reader == "read_csv" else {}
+    try:
+        return getattr(polars, reader)(path, **options)
+    except (polars.exceptions.PolarsError, OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise DataError(
+            f"A table must be a readable {path.suffix[1:]} file. {path} is not ({reason}). "
+            "Check that it is whole."
+        ) from error
+
+
+def _require_columns(table: Any, names: Sequence[str], rule: str, path: Path) -> None:
+    missing = [name for name in names if name not in table.columns]
+    if not missing:
+        return
+    close = difflib.get_close_matches(missing[0], table.columns, n=1)
+    hint = f"Did you mean {close[0]!r}?" if close else "Check the spelling and the first line."
+    few = ", ".join(map(repr, table.columns[:8])) + (", ..." if len(table.columns) > 8 else "")
+    raise DataError(f"{rule}. {path} has no {missing[0]!r}; it has {few}. {hint}")
+
+
+def _numbers(table: Any, path: Path) -> Any:
+    """The table with every column a finite number; Booleans become 0 and 1."""
+    polars = require("polars", extra="table", why="Reading a table")
+    for column in table.iter_columns():
+        if not (column.dtype.is_numeric() or column.dtype == polars.Boolean):
+            example = column.drop_nulls().head(1).to_list()
+            raise DataError(
+                f"Features must be numbers. Column {column.name!r} of {path} holds "
+                f"{column.dtype} values such as {example}. Encode it as numbers, or drop it."
+            )
+        bad = column.is_null()
+        if column.dtype.is_float():
+            bad = bad | ~column.is_finite().fill_null(False)
+        if bad.any():
+            row = bad.arg_max()
+            raise DataError(
+                f"Features must be finite numbers. Column {column.name!r} of {path} holds "
+                f"{column[row]} in row {row + 1}. Fill the gap or drop the row."
+            )
+    return table.cast({polars.Boolean: polars.UInt8})

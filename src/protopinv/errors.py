@@ -1,0 +1,37 @@
+"""Every exception and warning. A message says the rule, what came, and what to do."""
+
+
+class ProtoPINVError(Exception):
+    """Anything this library refuses to do, with a message meant for its user."""
+
+
+class ConfigError(ProtoPINVError, ValueError):
+    """A hyperparameter is outside its range."""
+
+
+class DataError(ProtoPINVError, ValueError):
+    """Rows, targets or a table cannot be used as they are."""
+
+
+class DataFileError(ProtoPINVError, OSError):
+    """A data file is missing, damaged or cannot be downloaded."""
+
+
+class ModelFileError(ProtoPINVError, ValueError):
+    """A model file is missing, damaged, foreign or from a newer version."""
+
+
+class MissingExtraError(ProtoPINVError, ImportError):
+    """An optional package is needed and not installed."""
+
+
+class TrainingError(ProtoPINVError, RuntimeError):
+    """Training could not be kept finite by any fallback."""
+
+
+class InterruptedWarning(UserWarning):
+    """Training was stopped by Ctrl-C; the best bank so far was kept."""
+
+
+class GuardWarning(UserWarning):
+    """Training went through, but the guard had to skip steps or lower the learning rate."""

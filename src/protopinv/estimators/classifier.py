@@ -1,0 +1,247 @@
+"""ProtoPINVClassifier: a closed-form prototype network behind scikit-learn's manners."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from protopinv.errors import ConfigError, DataError
+from protopinv.train.config import FIELDS, TrainConfig
+from protopinv.train.model import PIECE_NUMBERS, train_classifier
+from protopinv.train.progress import progress
+
+
+class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
+    """A small network whose weights are solved from a trained bank of prototypes.
+
+    Adam trains prototype inputs, hidden targets and outputs; every weight matrix is the ridge
+    regression from one to the next, solved anew at each step. Every parameter is explained in
+    ``protopinv.train.config.TrainConfig`` and by ``protopinv train --help``.
+
+    Parameters
+    ----------
+    n_prototypes : int
+        Prototypes in the bank.
+    hidden_sizes : int or sequence of int
+        Hidden widths, one a layer.
+    device : {"auto", "cpu", "cuda"}
+        Where to train; "auto" takes a GPU where torch sees one.
+    random_state : int, RandomState or None
+        The same value gives the same model on the same machine.
+    verbose : int
+        1 shows a progress bar on stderr.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The labels, sorted.
+    network_ : Network
+        The plain network on original features, in float64.
+    bank_ : Bank
+        The trained prototypes.
+    features_ : FeatureMap
+        Scaling and projection before the network, already folded into ``network_``.
+    history_ : History
+        Loss, learning rate, ridges and validation score of every epoch, and what the guard did.
+    n_iter_ : int
+        Epochs that were run.
+    """
+
+    def __init__(
+        self,
+        n_prototypes: int = TrainConfig.n_prototypes,
+        *,
+        hidden_sizes: Sequence[int] | int = TrainConfig.hidden_sizes,
+        activation: str = TrainConfig.activation,
+        ridge: Sequence[float] | float = TrainConfig.ridge,
+        learn_ridge: Sequence[bool] | bool = TrainConfig.learn_ridge,
+        weight_penalty: float = TrainConfig.weight_penalty,
+        temperature: float = TrainConfig.temperature,
+        input_init: str = TrainConfig.input_init,
+        hidden_scale: float = TrainConfig.hidden_scale,
+        scaling: str = TrainConfig.scaling,
+        projection: str = TrainConfig.projection,
+        n_components: int | None = TrainConfig.n_components,
+        max_epochs: int = TrainConfig.max_epochs,
+        batch_size: int | None = TrainConfig.batch_size,
+        lr: float = TrainConfig.lr,
+        lr_ratios: Sequence[float] = TrainConfig.lr_ratios,
+        schedule: str = TrainConfig.schedule,
+        warmup_epochs: int = TrainConfig.warmup_epochs,
+        input_decay: float = TrainConfig.input_decay,
+        hidden_decay: float = TrainConfig.hidden_decay,
+        output_decay: float = TrainConfig.output_decay,
+        hidden_dropout: float = TrainConfig.hidden_dropout,
+        input_noise: float = TrainConfig.input_noise,
+        label_smoothing: float = TrainConfig.label_smoothing,
+        normalize_inputs: bool = TrainConfig.normalize_inputs,
+        validation_fraction: float | str = TrainConfig.validation_fraction,
+        early_stopping: bool = TrainConfig.early_stopping,
+        n_iter_no_change: int = TrainConfig.n_iter_no_change,
+        solver: str = TrainConfig.solver,
+        device: str = "auto",
+        dtype: str = TrainConfig.dtype,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_prototypes = n_prototypes
+        self.hidden_sizes = hidden_sizes
+        self.activation = activation
+        self.ridge = ridge
+        self.learn_ridge = learn_ridge
+        self.weight_penalty = weight_penalty
+        self.temperature = temperature
+        self.input_init = input_init
+        self.hidden_scale = hidden_scale
+        self.scaling = scaling
+        self.projection = projection
+        self.n_components = n_components
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.lr_ratios = lr_ratios
+        self.schedule = schedule
+        self.warmup_epochs = warmup_epochs
+        self.input_decay = input_decay
+        self.hidden_decay = hidden_decay
+        self.output_decay = output_decay
+        self.hidden_dropout = hidden_dropout
+        self.input_noise = input_noise
+        self.label_smoothing = label_smoothing
+        self.normalize_inputs = normalize_inputs
+        self.validation_fraction = validation_fraction
+        self.early_stopping = early_stopping
+        self.n_iter_no_change = n_iter_no_change
+        self.solver = solver
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train on rows ``X`` and labels ``y``."""
+        config = self.config()
+        device = resolve_device(self.device)
+        X, y = validate_data(self, X, y, dtype="numeric")
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise DataError(
+                "A classifier needs at least two classes. y holds only one class: "
+                f"{classes[0]!r}. Check the target, or use a constant."
+            )
+        random = check_random_state(self.random_state)
+        seed = int(random.randint(2**31 - 1))
+        with progress(config.max_epochs, enabled=bool(self.verbose)) as observer:
+            model = train_classifier(
+                torch_ready(X),
+                labels,
+                len(classes),
+                config,
+                seed=seed,
+                device=device,
+                clock=time.perf_counter,
+                held_out=_hold_out(labels, config.held_out, seed),
+                observer=observer,
+            )
+        self.classes_ = classes
+        self.bank_ = model.bank
+        self.features_ = model.features
+        self.network_ = model.network
+        self.history_ = model.history
+        self.n_iter_ = model.history.n_epochs
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most likely class of each row."""
+        outputs = self._outputs(X)
+        return self.classes_[outputs.argmax(dim=1).numpy()]
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The probability of each class, in the order of ``classes_``."""
+        return torch.softmax(self._outputs(X), dim=1).numpy()
+
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The logarithm of ``predict_proba``, without underflow."""
+        return torch.log_softmax(self._outputs(X), dim=1).numpy()
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Raw outputs, a column a class; for two classes the second minus the first."""
+        outputs = self._outputs(X).numpy()
+        return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a file that ``protopinv.load`` reads."""
+        from protopinv.estimators.files import save
+
+        save(self, path)
+
+    def config(self) -> TrainConfig:
+        """The hyperparameters, checked; raises ConfigError for a value outside its range."""
+        return TrainConfig(**{name: getattr(self, name) for name in FIELDS})
+
+    def _outputs(self, X: ArrayLike) -> torch.Tensor:
+        """Raw outputs in float64, on the host, a bounded piece of rows at a time."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype="numeric")
+        device = resolve_device(self.device)
+        network = self.network_.to(device)
+        size = max(1, PIECE_NUMBERS // max(network.sizes))
+        pieces = [
+            network(torch.from_numpy(np.array(X[start : start + size], np.float64)).to(device))
+            for start in range(0, len(X), size)
+        ]
+        return torch.cat(pieces).cpu()
+
+
+def resolve_device(name: str) -> torch.device:
+    """The torch device behind "auto", "cpu" or "cuda"."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise ConfigError(
+            f"device must be one of 'auto', 'cpu', 'cuda'. Got {name!r}. Change it to 'auto'."
+        )
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise ConfigError(
+            "device='cuda' needs a GPU that torch can use. torch sees none here. "
+            "Use device='auto', or install a CUDA build of torch."
+        )
+    return torch.device("cuda" if available and name != "cpu" else "cpu")
+
+
+def torch_ready(X: NDArray[Any]) -> NDArray[Any]:
+    """The array itself, or a float64 copy where torch has no such number type."""
+    native = X.dtype.isnative and X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
+    return X if native else X.astype(np.float64)
+
+
+def _hold_out(labels: NDArray[Any], fraction: float, seed: int) -> NDArray[Any] | None:
+    """Row numbers for validation: stratified where every class allows it, else at random."""
+    if fraction == 0:
+        return None
+    counts = np.bincount(labels)
+    n_held = round(fraction * len(labels))
+    if not 1 <= n_held < len(labels):
+        raise DataError(
+            f"A hold-out needs at least one row on each side. {len(labels)} rows with "
+            f"validation_fraction={fraction} leave {n_held} to validate on. "
+            "Give more rows, or set validation_fraction=0."
+        )
+    n_classes = len(counts)
+    divisible = counts.min() >= 2 and n_classes <= n_held <= len(labels) - n_classes
+    _, held_out = train_test_split(
+        np.arange(len(labels)),
+        test_size=n_held,
+        random_state=seed,
+        stratify=labels if divisible else None,
+    )
+    return np.sort(held_out)

@@ -1,0 +1,97 @@
+"""Choose the affine map from the moments of the training rows."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from protopinv.features.map import FeatureMap
+from protopinv.features.moments import Moments
+
+SCALINGS = ("none", "global", "feature")
+PROJECTIONS = ("none", "pca", "pls")
+
+
+def fit_feature_map(
+    moments: Moments, *, scaling: str, projection: str, n_components: int | None
+) -> FeatureMap:
+    """Scale, then project; rows are centred unless both are "none".
+
+    "feature" gives every feature unit variance before the projection. "global" multiplies everything
+    by one factor, such that the projected features together have unit variance; it commutes with
+    the projection.
+    """
+    ones = torch.ones_like(moments.x_mean)
+    if scaling == "none" and projection == "none":
+        return FeatureMap(torch.zeros_like(ones), ones)
+    scale = _inverse_deviation(moments) if scaling == "feature" else ones
+    scaled = moments.scaled(scale)
+    basis = _basis(scaled, projection, n_components)
+    if scaling == "global":
+        scale = scale * _global_factor(scaled, basis)
+    return FeatureMap(moments.x_mean, scale, basis)
+
+
+def _inverse_deviation(moments: Moments) -> Float[Tensor, " d"]:
+    """1 / standard deviation, and 1 for a feature that is constant up to rounding."""
+    deviation = moments.variance.sqrt()
+    rounding = torch.finfo(deviation.dtype).eps * moments.x_mean.abs() * moments.n
+    return torch.where(deviation > rounding, deviation, 1.0).reciprocal()
+
+
+def _global_factor(moments: Moments, basis: Tensor | None) -> Float[Tensor, ""]:
+    """1 / sqrt(mean variance of the projected features), and 1 where nothing varies."""
+    variance = moments.variance
+    if basis is not None:
+        variance = (basis * (moments.x_scatter @ basis)).sum(0) / moments.n
+    mean = variance.mean()
+    return torch.where(mean > 0, mean, 1.0).rsqrt()
+
+
+def _basis(
+    moments: Moments, projection: str, n_components: int | None
+) -> Float[Tensor, "d m"] | None:
+    if projection == "none":
+        return None
+    wanted = len(moments.x_mean) if n_components is None else n_components
+    find = {"pca": pca_basis, "pls": pls_basis}[projection]
+    return find(moments, wanted)
+
+
+def pca_basis(moments: Moments, n_components: int) -> Float[Tensor, "d m"]:
+    """The leading eigenvectors of the scatter matrix, as many as it has rank for (at least one)."""
+    values, vectors = torch.linalg.eigh(moments.x_scatter)
+    values, vectors = values.flip(0), vectors.flip(1)
+    negligible = values[0].clamp_min(0) * len(values) * torch.finfo(values.dtype).eps
+    rank = max(1, int((values > negligible).sum()))
+    return vectors[:, : min(n_components, rank)].contiguous()
+
+
+def pls_basis(moments: Moments, n_components: int) -> Float[Tensor, "d m"]:
+    """The rotations R of PLS2 regression, T = X R, from X'X and X'Y alone.
+
+    Algorithm 2 of Dayal and MacGregor (1997): the same scores as NIPALS, no pass over the rows.
+    """
+    # On the host: hundreds of tiny steps, each of which reads a number.
+    covariance, cross = moments.x_scatter.cpu(), moments.xy_scatter.cpu().clone()
+    tolerance = len(cross) * torch.finfo(cross.dtype).eps
+    start = cross.norm()
+    rotations: list[Tensor] = []
+    loadings: list[Tensor] = []
+    for _ in range(min(n_components, len(cross), moments.n)):
+        _, directions = torch.linalg.eigh(cross.T @ cross)
+        w = cross @ directions[:, -1]
+        length = w.norm()
+        if rotations and not length > tolerance * start:
+            break
+        w = w / length.clamp_min(torch.finfo(w.dtype).tiny)
+        r = w
+        for earlier, loading in zip(rotations, loadings, strict=True):
+            r = r - (loading @ w) * earlier
+        score = r @ covariance @ r
+        if rotations and not score > 0:
+            break
+        loading = covariance @ r / score.clamp_min(torch.finfo(r.dtype).tiny)
+        cross -= torch.outer(loading, r @ cross)
+        rotations.append(r)
+        loadings.append(loading)
+    return torch.stack(rotations, dim=1).to(moments.x_mean.device)

@@ -1,0 +1,55 @@
+"""The affine map before the network, and how to take it back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """z = ((x - mean) * scale) U: centring, one factor a feature, and a projection (or none)."""
+
+    mean: Float[Tensor, " d"]
+    scale: Float[Tensor, " d"]
+    basis: Float[Tensor, "d m"] | None = None
+
+    @property
+    def n_components(self) -> int:
+        """The number of features the network sees."""
+        return len(self.mean) if self.basis is None else self.basis.shape[1]
+
+    def project(self, X: Float[Tensor, "n d"]) -> Float[Tensor, "n m"]:
+        """z = ((x - mean) * scale) U."""
+        Z = (X - self.mean) * self.scale
+        return Z if self.basis is None else Z @ self.basis
+
+    def back_project(self, W: Float[Tensor, "m_plus_1 h"]) -> Float[Tensor, "d_plus_1 h"]:
+        """V with [1, x] V = [1, project(x)] W exactly; the mean is absorbed by the bias row."""
+        rows = W[1:] if self.basis is None else self.basis @ W[1:]
+        rows = self.scale[:, None] * rows
+        return torch.cat([W[:1] - self.mean @ rows, rows])
+
+    def lift(self, Z: Float[Tensor, "n m"]) -> Float[Tensor, "n d"]:
+        """The least-norm x with project(x) = z, to look at prototypes in original features."""
+        if self.basis is not None:
+            # On the host: pinv of a rank-deficient matrix is silently wrong on some GPUs.
+            Z = Z @ torch.linalg.pinv(self.basis.cpu()).to(Z)
+        return Z / self.scale + self.mean
+
+    def to(self, device: torch.device | str) -> "FeatureMap":
+        """The same map on another device."""
+        basis = None if self.basis is None else self.basis.to(device)
+        return FeatureMap(self.mean.to(device), self.scale.to(device), basis)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor under a name, for a file."""
+        named = {"mean": self.mean, "scale": self.scale}
+        return named if self.basis is None else {**named, "basis": self.basis}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "FeatureMap":
+        """The map that ``tensors`` came from."""
+        return cls(tensors["mean"], tensors["scale"], tensors.get("basis"))

@@ -1,0 +1,146 @@
+"""Our own file: safetensors with a JSON header. Nothing in it is executed when it is read."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from protopinv.bank import Bank
+from protopinv.errors import ModelFileError
+from protopinv.features import FeatureMap
+from protopinv.files import replacing
+from protopinv.network import ACTIVATIONS, Network
+
+FORMAT = "protopinv"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """All that a file holds. ``config`` and ``history`` are plain JSON values."""
+
+    task: str
+    classes: list[Any]
+    classes_dtype: str
+    feature_names: list[str] | None
+    config: dict[str, Any]
+    history: dict[str, Any]
+    bank: Bank
+    features: FeatureMap
+    network: Network
+
+
+def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
+    """Write the file whole or not at all."""
+    path = Path(path)
+    header = {
+        "format_version": FORMAT_VERSION,
+        "written_by": written_by,
+        "task": model.task,
+        "classes": model.classes,
+        "classes_dtype": model.classes_dtype,
+        "feature_names": model.feature_names,
+        "activation": model.network.activation,
+        "config": model.config,
+        "history": model.history,
+    }
+    parts = {"bank": model.bank, "features": model.features, "network": model.network}
+    tensors = {
+        f"{part}.{name}": tensor.detach().cpu().contiguous()
+        for part, owner in parts.items()
+        for name, tensor in owner.tensors().items()
+    }
+    if not path.parent.is_dir():
+        raise ModelFileError(
+            f"A model is written into an existing folder. There is no {path.parent}. Create it."
+        )
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, metadata={FORMAT: json.dumps(header)})
+
+
+def load(path: str | Path) -> SavedModel:
+    """Read a file that ``save`` wrote; anything else raises ModelFileError."""
+    path = Path(path)
+    header, tensors = _read(path)
+    version = header.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ModelFileError(
+            f"This version reads model files up to format {FORMAT_VERSION}. {path} has format "
+            f"{version}, written by {header.get('written_by')}. Upgrade protopinv."
+        )
+    try:
+        model = SavedModel(
+            task=header["task"],
+            classes=header["classes"],
+            classes_dtype=header["classes_dtype"],
+            feature_names=header["feature_names"],
+            config=header["config"],
+            history=header["history"],
+            bank=Bank.from_tensors(_part(tensors, "bank")),
+            features=FeatureMap.from_tensors(_part(tensors, "features")),
+            network=Network.from_tensors(_part(tensors, "network"), header["activation"]),
+        )
+        fault = _fault(model)
+    except (KeyError, TypeError, IndexError) as error:
+        fault = f"{error!r} while putting it together"
+    if fault:
+        raise ModelFileError(
+            f"A model file must fit together. In {path}: {fault}. Write the model again."
+        )
+    return model
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    if not path.is_file():
+        raise ModelFileError(f"A model file must exist. There is none at {path}. Check the path.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            header = json.loads(metadata[FORMAT]) if FORMAT in metadata else None
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError, OSError) as error:
+        raise ModelFileError(
+            f"A model file must be whole and in safetensors format. {path} is not ({error}). "
+            "Copy it again, or train and save the model again."
+        ) from error
+    if not isinstance(header, dict):
+        raise ModelFileError(
+            f"A model file must come from protopinv. {path} is a safetensors file of another "
+            "program. Give a file written by 'protopinv train' or save()."
+        )
+    return header, tensors
+
+
+def _part(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
+    prefix = part + "."
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def _fault(model: SavedModel) -> str | None:
+    """What does not fit, or None."""
+    weights = model.network.weights
+    if not weights or any(W.ndim != 2 for W in weights):
+        return "the network has no layers"
+    if any(a.shape[1] + 1 != b.shape[0] for a, b in zip(weights, weights[1:], strict=False)):
+        return "the layers of the network do not follow each other"
+    if model.network.activation not in ACTIVATIONS:
+        return f"unknown activation {model.network.activation!r}"
+    if weights[-1].shape[1] != len(model.classes):
+        return f"{weights[-1].shape[1]} outputs for {len(model.classes)} classes"
+    if len(model.features.mean) != model.network.sizes[0]:
+        return "the feature map and the network differ in features"
+    if model.feature_names is not None and len(model.feature_names) != model.network.sizes[0]:
+        return f"{len(model.feature_names)} feature names for {model.network.sizes[0]} features"
+    if not all(bool(torch.isfinite(W).all()) for W in weights):
+        return "weights that are not finite"
+    return None

@@ -1,0 +1,107 @@
+"""Weights from the bank, and rows through weights."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from protopinv.bank import Bank
+from protopinv.solve import Solution, solve_layers
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "silu": functional.silu,
+    "gelu": functional.gelu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How a bank becomes weights, apart from its numbers and from how the systems are solved."""
+
+    activation: str
+    temperature: float = 0.0
+    normalize_inputs: bool = False
+
+
+def with_bias(X: Float[Tensor, "n d"]) -> Float[Tensor, "n d_plus_1"]:
+    """[1, X]: the column of ones comes first."""
+    return torch.cat([X.new_ones(len(X), 1), X], dim=1)
+
+
+def solve_weights(
+    bank: Bank,
+    architecture: Architecture,
+    *,
+    form: str = "auto",
+    precision: torch.dtype | None = None,
+) -> Solution:
+    """W_1 = ridge([1, X], H_1), W_{l+1} = ridge([1, act(H_l)], H_{l+1}), with H_{L+1} = Y."""
+    activation = ACTIVATIONS[architecture.activation]
+    inputs = unit_rows(bank.inputs) if architecture.normalize_inputs else bank.inputs
+    designs = [with_bias(inputs), *(with_bias(activation(H)) for H in bank.hidden)]
+    targets = [*bank.hidden, soft_labels(bank.outputs, architecture.temperature)]
+    return solve_layers(designs, targets, bank.ridge, form=form, precision=precision)
+
+
+def unit_rows(X: Float[Tensor, "p d"]) -> Float[Tensor, "p d"]:
+    """Each row scaled to a root mean square of one, the scale of globally scaled features."""
+    rms = X.square().mean(dim=1, keepdim=True).sqrt()
+    return X / rms.clamp_min(torch.finfo(X.dtype).tiny)
+
+
+def soft_labels(Y: Float[Tensor, "p k"], temperature: float) -> Float[Tensor, "p k"]:
+    """softmax(Y / T), or Y itself for T = 0."""
+    return Y if temperature == 0 else torch.softmax(Y / temperature, dim=1)
+
+
+def propagate(
+    X: Float[Tensor, "n d"],
+    weights: Sequence[Float[Tensor, "_ _"]],
+    activation: str,
+) -> Float[Tensor, "n k"]:
+    """act([1, x] W_1), act([1, .] W_2), ...; the last layer is linear. [1, x] W is x W[1:] + W[0]."""
+    act = ACTIVATIONS[activation]
+    for W in weights[:-1]:
+        X = act(torch.addmm(W[0], X, W[1:]))
+    return torch.addmm(weights[-1][0], X, weights[-1][1:])
+
+
+@dataclass(frozen=True)
+class Network:
+    """A plain feed-forward network on original features: what is left once training is over."""
+
+    weights: tuple[Float[Tensor, "_ _"], ...]
+    activation: str
+
+    @property
+    def n_shipped(self) -> int:
+        """Numbers that must be stored to predict."""
+        return sum(W.numel() for W in self.weights)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Inputs, hidden widths, outputs."""
+        return (self.weights[0].shape[0] - 1, *(W.shape[1] for W in self.weights))
+
+    def to(self, device: torch.device | str) -> "Network":
+        """The same network on another device."""
+        return Network(tuple(W.to(device) for W in self.weights), self.activation)
+
+    def __call__(self, X: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+        """Raw outputs for rows of original features."""
+        return propagate(X, self.weights, self.activation)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor under a name, for a file."""
+        return {str(layer): W for layer, W in enumerate(self.weights)}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], activation: str) -> "Network":
+        """The network that ``tensors`` came from."""
+        return cls(tuple(tensors[str(layer)] for layer in range(len(tensors))), activation)

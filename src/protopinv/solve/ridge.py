@@ -1,0 +1,104 @@
+"""ridge(A, T; ridge) = (A'A + ridge I)^-1 A'T, differentiable in A, T and ridge.
+
+The derivative belongs to the solve, not to the factorisation: differentiating through a Cholesky
+costs more, and through an SVD gives NaN for repeated singular values (duplicate prototypes).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from protopinv.solve.dual import Dual
+from protopinv.solve.primal import Primal
+from protopinv.solve.svd import SVD
+
+FORMS: dict[str, type[Dual] | type[Primal] | type[SVD]] = {
+    "dual": Dual,
+    "primal": Primal,
+    "svd": SVD,
+}
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Weights of each layer and the estimated relative error of each: the status of the solve.
+
+    ``error`` stays on the device and is inf where a factorisation failed; whoever may wait for the
+    device reads it and decides.
+    """
+
+    weights: tuple[Tensor, ...]
+    error: Float[Tensor, " layers"]
+
+
+def choose_form(p: int, d: int) -> str:
+    """The smaller Cholesky system: p by p (dual) or d by d (primal)."""
+    return "dual" if p <= d else "primal"
+
+
+def solve_layers(
+    designs: Sequence[Float[Tensor, "p _"]],
+    targets: Sequence[Float[Tensor, "p _"]],
+    ridges: Float[Tensor, " layers"],
+    *,
+    form: str = "auto",
+    precision: torch.dtype | None = None,
+) -> Solution:
+    """W_l = ridge(A_l, T_l; ridge_l) for all layers, the layers of one form solved together.
+
+    ``precision`` is the type the systems are solved in; the weights come back in the type of the
+    designs.
+    """
+    given = designs[0].dtype
+    inside = precision or given
+    forms = [choose_form(*A.shape) if form == "auto" else form for A in designs]
+    weights: list[Tensor] = [designs[0]] * len(designs)
+    errors: list[Tensor] = [ridges] * len(designs)
+    for name in dict.fromkeys(forms):
+        layers = [i for i, chosen in enumerate(forms) if chosen == name]
+        error, *solved = _RidgeSolve.apply(
+            name,
+            torch.stack([ridges[i] for i in layers]).to(inside),
+            *(designs[i].to(inside) for i in layers),
+            *(targets[i].to(inside) for i in layers),
+        )
+        for i, W, e in zip(layers, solved, error.unbind(), strict=True):
+            weights[i], errors[i] = W.to(given), e
+    return Solution(tuple(weights), torch.stack(errors))
+
+
+def ridge_solve(
+    A: Float[Tensor, "p d"],
+    T: Float[Tensor, "p h"],
+    ridge: Float[Tensor, ""],
+    *,
+    form: str = "auto",
+    precision: torch.dtype | None = None,
+) -> Solution:
+    """W = (A'A + ridge I)^-1 A'T for one layer."""
+    return solve_layers([A], [T], ridge[None], form=form, precision=precision)
+
+
+class _RidgeSolve(torch.autograd.Function):
+    """(form, ridges, *designs, *targets) -> (error, *weights): one factorisation for both ways."""
+
+    @staticmethod
+    def forward(ctx: Any, form: str, ridges: Tensor, *matrices: Tensor) -> tuple[Tensor, ...]:
+        layers = len(matrices) // 2
+        ctx.factor = FORMS[form]([A.detach() for A in matrices[:layers]], ridges)
+        weights = ctx.factor.weights(matrices[layers:])
+        ctx.mark_non_differentiable(ctx.factor.error)
+        # Fresh views, so that the saved factor does not hold the outputs that hold the factor.
+        return ctx.factor.error, *(W.view_as(W) for W in weights)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: Tensor, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        pulled = [ctx.factor.pullback(layer, dW) for layer, dW in enumerate(gradients)]
+        d_designs, d_targets, d_ridges = zip(*pulled, strict=True)
+        return None, torch.stack(d_ridges), *d_designs, *d_targets

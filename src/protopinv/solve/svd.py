@@ -1,0 +1,54 @@
+"""The SVD form: slower, and right where Cholesky in the same precision has lost its digits."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from protopinv.solve.conditioning import svd_error
+
+
+class SVD:
+    """W = Q diag(s / (s^2 + ridge)) P'T with A = P diag(s) Q'.
+
+    ``torch.linalg.svd`` reads its own status on the host when it runs on a GPU; this form is the
+    fallback of last resort, so that wait is paid only there.
+    """
+
+    def __init__(self, designs: Sequence[Tensor], ridges: Float[Tensor, " layers"]) -> None:
+        self.ridges = ridges.unbind()
+        self.parts = []
+        errors = []
+        for A, ridge in zip(designs, self.ridges, strict=True):
+            finite = A.isfinite().all()
+            P, s, Qh = torch.linalg.svd(torch.where(finite, A, 0.0), full_matrices=False)
+            self.parts.append((P, s, Qh.T))
+            errors.append(torch.where(finite, svd_error(s, ridge), torch.inf))
+        self.error = torch.stack(errors)
+        self.solved: list[Tensor] = []
+        self.residuals: list[Tensor] = []
+
+    def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
+        """W = Q diag(s / (s^2 + ridge)) P'T."""
+        for (P, s, Q), ridge, T in zip(self.parts, self.ridges, targets, strict=True):
+            coordinates = P.T @ T
+            filtered = (s.square() + ridge).reciprocal()[:, None]
+            self.solved.append(Q @ (s[:, None] * filtered * coordinates))
+            residual = P @ (ridge * filtered * coordinates)
+            if P.shape[0] > P.shape[1]:  # otherwise P spans everything and the rest is rounding
+                residual += T - P @ coordinates
+            self.residuals.append(residual)
+        return self.solved
+
+    def pullback(self, layer: int, dW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """U = G^-1 dW, dT = A U, dA = (T - AW) U' - dT W', dridge = -tr(U'W), all through P, s, Q."""
+        (P, s, Q), ridge, W = self.parts[layer], self.ridges[layer], self.solved[layer]
+        coordinates = Q.T @ dW
+        filtered = (s.square() + ridge).reciprocal()[:, None]
+        U = Q @ (filtered * coordinates)
+        if Q.shape[0] > Q.shape[1]:  # otherwise Q spans everything and the rest is rounding
+            U += (dW - Q @ coordinates) / ridge
+        dT = P @ (s[:, None] * filtered * coordinates)
+        dA = torch.addmm(self.residuals[layer] @ U.T, dT, W.T, alpha=-1)
+        return dA, dT, -(U * W).sum()

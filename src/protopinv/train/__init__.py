@@ -1,0 +1,1 @@
+"""How a bank is trained: the two passes, Adam, the guard and the only loop."""

@@ -1,0 +1,202 @@
+"""Every hyperparameter, its default and its meaning, written once.
+
+The estimators' signatures and the command line's options are made from these fields. This module
+imports nothing heavy, so that ``protopinv --help`` stays quick.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
+
+from protopinv.errors import ConfigError
+
+Activation = Literal["relu", "silu", "gelu", "tanh", "sigmoid"]
+InputInit = Literal["stratified", "normal"]
+Scaling = Literal["none", "global", "feature"]
+Projection = Literal["none", "pca", "pls"]
+Schedule = Literal["cosine", "constant"]
+Solver = Literal["auto", "dual", "primal", "svd"]
+Dtype = Literal["float32", "float64"]
+
+
+def _option(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Validated when it is made; a field outside its range raises ConfigError."""
+
+    n_prototypes: int = _option(150, "Prototypes in the bank.")
+    hidden_sizes: Sequence[int] | int = _option((512,), "Hidden widths, one a layer.")
+    activation: Activation = _option("relu", "Activation of the hidden layers.")
+    ridge: Sequence[float] | float = _option(10.0, "Ridge of the solves: one, or one a layer.")
+    learn_ridge: Sequence[bool] | bool = _option(False, "Train the ridge: one, or one a layer.")
+    weight_penalty: float = _option(0.0, "Penalty on the solved weights, in the loss.")
+    temperature: float = _option(0.0, "Prototype labels are softmax(Y / T); 0 leaves Y as it is.")
+    input_init: InputInit = _option("stratified", "Prototype inputs start as rows or as noise.")
+    hidden_scale: float = _option(1.0, "Standard deviation of the initial hidden targets.")
+    scaling: Scaling = _option("global", "One factor for all features, one each, or none.")
+    projection: Projection = _option("pca", "Projection before the network.")
+    n_components: int | None = _option(400, "Projected features at most; None keeps all.")
+    max_epochs: int = _option(250, "Passes over the training rows.")
+    batch_size: int | None = _option(None, "Rows a step; None takes all of them (full batch).")
+    lr: float = _option(0.05, "Learning rate of Adam at its peak.")
+    lr_ratios: Sequence[float] = _option((1.0, 1.0, 1.0), "Its ratio for inputs, hidden, outputs.")
+    schedule: Schedule = _option("cosine", "Learning rate after the warm-up.")
+    warmup_epochs: int = _option(20, "Epochs of linear warm-up, at most half of all epochs.")
+    input_decay: float = _option(0.0, "Decoupled weight decay of the prototype inputs.")
+    hidden_decay: float = _option(0.0, "Decoupled weight decay of the hidden targets.")
+    output_decay: float = _option(0.0, "Decoupled weight decay of the prototype outputs.")
+    hidden_dropout: float = _option(0.0, "Dropout on the hidden targets of the bank.")
+    input_noise: float = _option(0.0, "Gaussian noise on projected rows while training.")
+    label_smoothing: float = _option(0.0, "Share of the target spread over all classes.")
+    normalize_inputs: bool = _option(False, "Scale every prototype input to unit mean square.")
+    validation_fraction: float | Literal["auto"] = _option(
+        "auto", "Rows held out; auto: 0.1 with early stopping, else none."
+    )
+    early_stopping: bool = _option(False, "Stop when validation stalls, and keep the best bank.")
+    n_iter_no_change: int = _option(25, "Epochs without improvement before stopping early.")
+    solver: Solver = _option("auto", "Form of the solves; auto: the smaller Cholesky system.")
+    dtype: Dtype = _option("float32", "Precision of training; prediction is always float64.")
+
+    def __post_init__(self) -> None:
+        for name in ("activation", "input_init", "scaling", "projection", "schedule", "solver"):
+            self._check_choice(name)
+        self._check_choice("dtype")
+        for name in ("n_prototypes", "max_epochs", "n_iter_no_change"):
+            self._check_number(name, Integral, lambda v: v >= 1, "a whole number, 1 or more")
+        for name in ("batch_size", "n_components"):
+            if getattr(self, name) is not None:
+                rule = "a whole number, 1 or more, or None"
+                self._check_number(name, Integral, lambda v: v >= 1, rule)
+        self._check_number("warmup_epochs", Integral, lambda v: v >= 0, "a whole number, 0 or more")
+        for name in ("lr", "hidden_scale"):
+            self._check_number(name, Real, lambda v: v > 0, "a positive number")
+        for name in (
+            "weight_penalty",
+            "temperature",
+            "input_decay",
+            "hidden_decay",
+            "output_decay",
+            "input_noise",
+        ):
+            self._check_number(name, Real, lambda v: v >= 0, "a number, 0 or more")
+        for name in ("hidden_dropout", "label_smoothing"):
+            self._check_number(name, Real, lambda v: 0 <= v < 1, "a number from 0 to below 1")
+        for name in ("early_stopping", "normalize_inputs"):
+            self._check(name, _is_flag, "True or False")
+        self._check_layers()
+        self._check_validation()
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """``hidden_sizes`` as a tuple."""
+        return tuple(int(width) for width in _listed(self.hidden_sizes))
+
+    @property
+    def ridges(self) -> tuple[float, ...]:
+        """``ridge``, one number a layer."""
+        return tuple(float(value) for value in self._one_a_layer("ridge"))
+
+    @property
+    def learned_ridges(self) -> tuple[bool, ...]:
+        """``learn_ridge``, one flag a layer."""
+        return tuple(bool(value) for value in self._one_a_layer("learn_ridge"))
+
+    @property
+    def held_out(self) -> float:
+        """The share of rows that is held out for validation."""
+        if self.validation_fraction == "auto":
+            return 0.1 if self.early_stopping else 0.0
+        return float(self.validation_fraction)
+
+    def _check_layers(self) -> None:
+        def widths(v: Any) -> bool:
+            return len(_listed(v)) >= 1 and all(_is(Integral, w) and w >= 1 for w in _listed(v))
+
+        def ratios(v: Any) -> bool:
+            return len(_listed(v)) == 3 and all(_is(Real, r) and r >= 0 for r in _listed(v))
+
+        self._check("hidden_sizes", widths, "one or more positive whole numbers, one a layer")
+        layers = len(self.widths) + 1
+        each = f"one, or one for each of the {layers} layers"
+        self._check(
+            "ridge",
+            lambda v: _fits(v, layers) and all(_is(Real, r) and r > 0 for r in _listed(v)),
+            f"positive: {each}",
+        )
+        self._check(
+            "learn_ridge",
+            lambda v: _fits(v, layers) and all(_is_flag(flag) for flag in _listed(v)),
+            f"True or False: {each}",
+        )
+        self._check("lr_ratios", ratios, "three numbers, 0 or more: inputs, hidden, outputs")
+
+    def _check_validation(self) -> None:
+        def fraction(v: Any) -> bool:
+            return (isinstance(v, str) and v == "auto") or (_is(Real, v) and 0 <= v < 1)
+
+        self._check("validation_fraction", fraction, "'auto' or a number from 0 to below 1")
+        if self.early_stopping and self.held_out == 0:
+            raise ConfigError(
+                "Early stopping needs rows to validate on. Got early_stopping=True with "
+                "validation_fraction=0. Set validation_fraction to 0.1, or leave it 'auto'."
+            )
+
+    def _check_choice(self, name: str) -> None:
+        choices = get_args(_CHOICES[name])
+        rule = "one of " + ", ".join(map(repr, choices))
+        self._check(name, lambda v: isinstance(v, str) and v in choices, rule)
+
+    def _check_number(self, name: str, kind: type, test: Any, rule: str) -> None:
+        self._check(name, lambda v: _is(kind, v) and test(v), rule)
+
+    def _check(self, name: str, test: Any, rule: str) -> None:
+        value = getattr(self, name)
+        if not test(value):
+            default = type(self).__dataclass_fields__[name].default
+            raise ConfigError(
+                f"{name} must be {rule}. Got {value!r}. Change it, or leave it at {default!r}."
+            )
+
+    def _one_a_layer(self, name: str) -> Sequence[Any]:
+        values = _listed(getattr(self, name))
+        layers = len(self.widths) + 1
+        return values if len(values) == layers else list(values) * layers
+
+
+_CHOICES = {
+    "activation": Activation,
+    "input_init": InputInit,
+    "scaling": Scaling,
+    "projection": Projection,
+    "schedule": Schedule,
+    "solver": Solver,
+    "dtype": Dtype,
+}
+
+FIELDS = tuple(item.name for item in fields(TrainConfig))
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    """A list of what may be one value or several."""
+    if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
+        return [value]
+    return list(value)
+
+
+def _fits(value: Any, layers: int) -> bool:
+    return len(_listed(value)) in (1, layers)
+
+
+def _is(kind: type, value: Any) -> bool:
+    """A finite number of this kind; a bool is not a number here."""
+    return isinstance(value, kind) and not _is_flag(value) and math.isfinite(value)
+
+
+def _is_flag(value: Any) -> bool:
+    """A bool, numpy's included."""
+    return type(value).__name__ in ("bool", "bool_")

@@ -1,0 +1,100 @@
+"""Reads the device now and then, and decides what to try when steps fail.
+
+A failed step changes nothing (the optimizer skips it on the device). The guard counts such steps,
+falls back to a slower and safer solve, or lowers the learning rate from the best bank so far, and
+raises when nothing is left to try.
+"""
+
+import torch
+
+from protopinv.errors import TrainingError
+from protopinv.train.step import Step, StepReport
+from protopinv.train.stopping import BestBank
+
+MOST_RATE_CUTS = 6
+RATE_CUT = 0.3
+
+
+class Guard:
+    """``watch`` every step (no host read), ``review`` when a read is due."""
+
+    def __init__(self, step: Step, best: BestBank) -> None:
+        self._step = step
+        self._best = best
+        self._ladder = _fallbacks(step.form, step.precision)
+        device = step.bank.inputs.device
+        self._seen = torch.zeros(2, dtype=torch.long, device=device)  # failed solves, failed data
+        self._judged = [0, 0]
+        self._rate_cuts = 0
+        self._every = 1 if device.type == "cpu" else 16
+        self.steps = 0
+        self.events: list[str] = []
+
+    @property
+    def skipped_steps(self) -> int:
+        """Steps that were not taken, as of the last review."""
+        return sum(self._judged)
+
+    @property
+    def troubled(self) -> bool:
+        """Whether the result deserves a warning: a lower rate, or more than 5 % of steps lost."""
+        return self._rate_cuts > 0 or self.skipped_steps > max(3, 0.05 * self.steps)
+
+    def watch(self, report: StepReport) -> None:
+        """Count a step."""
+        self.steps += 1
+        self._seen += torch.stack([report.solve_failed, report.data_failed])
+
+    def due(self) -> bool:
+        """Whether the host should read now: every step at first, later every few."""
+        return self.steps < 4 or self.steps % self._every == 0
+
+    def review(self) -> None:
+        """Read the counters; after new failures, change something or raise TrainingError."""
+        seen = self._seen.tolist()
+        solve_failures, data_failures = (
+            new - old for new, old in zip(seen, self._judged, strict=True)
+        )
+        self._judged = seen
+        if solve_failures:
+            self._fall_back()
+        elif data_failures:
+            self._cut_rate()
+
+    def _fall_back(self) -> None:
+        if not self._ladder:
+            raise TrainingError(
+                "The prototype matrices must be solvable. They stayed too ill-conditioned in "
+                f"every form, up to {_name(self._step.form, self._step.precision)}, at step "
+                f"{self.steps}. Raise ridge, lower lr, or set scaling='feature'."
+            )
+        self._step.form, self._step.precision = self._ladder.pop(0)
+        name = _name(self._step.form, self._step.precision)
+        self.events.append(f"step {self.steps}: ill-conditioned solve, went on with {name}")
+
+    def _cut_rate(self) -> None:
+        none_worked = self.skipped_steps == self.steps
+        if none_worked or self._rate_cuts == MOST_RATE_CUTS:
+            raise TrainingError(
+                f"The loss must stay finite. It was not at step {self.steps}, after "
+                f"{self._rate_cuts} cuts of the learning rate. Scale the features "
+                "(scaling='feature'), lower lr, or raise ridge."
+            )
+        self._rate_cuts += 1
+        peak = self._step.optimizer.peak * RATE_CUT
+        self._step.bank.copy_(self._best.bank)
+        self._step.optimizer.restart(peak)
+        self.events.append(
+            f"step {self.steps}: loss not finite, back to the best bank with lr {peak:.3g}"
+        )
+
+
+def _fallbacks(form: str, precision: torch.dtype) -> list[tuple[str, torch.dtype]]:
+    """What to try after (form, precision), in this order."""
+    ladder = dict.fromkeys([(form, precision), (form, torch.float64), ("svd", torch.float64)])
+    return list(ladder)[1:]
+
+
+def _name(form: str, precision: torch.dtype) -> str:
+    method = "SVD" if form == "svd" else "Cholesky"
+    return f"{method} in {str(precision).removeprefix('torch.')}"

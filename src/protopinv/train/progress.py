@@ -1,0 +1,64 @@
+"""A progress display on stderr: a bar in a terminal, a few lines elsewhere."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from protopinv.train.loop import EpochReport
+
+LINES_ELSEWHERE = 10
+
+
+@contextmanager
+def progress(total: int, *, enabled: bool) -> Iterator[Callable[[EpochReport], None] | None]:
+    """An observer for ``train``, or None when the display is off."""
+    if not enabled:
+        yield None
+        return
+    # Rich takes a while to import and most fits show nothing.
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _line_printer(total)
+        return
+    columns = (
+        TextColumn("training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[numbers]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("training", total=total, numbers="")
+
+        def show(report: EpochReport) -> None:
+            if bar.finished or report.epoch % max(1, total // 100) == 0 or report.epoch + 1 == total:
+                bar.update(task, completed=report.epoch + 1, numbers=_numbers(report))
+
+        yield show
+
+
+def _line_printer(total: int) -> Callable[[EpochReport], None]:
+    every = max(1, total // LINES_ELSEWHERE)
+
+    def show(report: EpochReport) -> None:
+        done = report.epoch + 1
+        if done % every == 0 or done == total:
+            print(f"epoch {done}/{total} {_numbers(report)}", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _numbers(report: EpochReport) -> str:
+    text = f"loss {float(report.loss):.4f}"
+    if report.validation_score is not None:
+        text += f" validation {float(report.validation_score):.4f}"
+    return text
