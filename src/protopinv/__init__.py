@@ -1,4 +1,4 @@
-"""Small networks that retrain in a blink: prototype banks trained by Adam, weights in closed form."""
+"""Small networks that retrain in a blink: prototypes are trained, weights are solved."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -21,6 +21,10 @@ class ModelFileError(ProtoPINVError, ValueError):
     """A model file is missing, damaged, foreign or from a newer version."""
 
 
+class OutputError(ProtoPINVError, OSError):
+    """A file cannot be written where it should be."""
+
+
 class MissingExtraError(ProtoPINVError, ImportError):
     """An optional package is needed and not installed."""
 

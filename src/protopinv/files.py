@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from protopinv.errors import OutputError
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -13,6 +15,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
     After an error the temporary file is removed and whatever stood at ``path`` is untouched.
     """
+    require_folder(path)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     temporary = Path(name)
@@ -24,6 +27,20 @@ def replacing(path: Path) -> Iterator[Path]:
         _sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def require_folder(path: Path) -> None:
+    """Raise OutputError unless a file can be put at ``path``; worth asking before long work."""
+    if path.is_dir():
+        raise OutputError(f"An output must be a file. {path} is a folder. Name a file in it.")
+    if not path.parent.is_dir():
+        raise OutputError(
+            f"An output needs an existing folder. There is no {path.parent}. Create it first."
+        )
+    if not os.access(path.parent, os.W_OK):
+        raise OutputError(
+            f"An output needs a folder that can be written. {path.parent} cannot. Choose another."
+        )
 
 
 def _umask() -> int:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,6 @@ class SavedModel:
 
 def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
     """Write the file whole or not at all."""
-    path = Path(path)
     header = {
         "format_version": FORMAT_VERSION,
         "written_by": written_by,
@@ -50,17 +50,17 @@ def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
         "config": model.config,
         "history": model.history,
     }
-    parts = {"bank": model.bank, "features": model.features, "network": model.network}
+    parts = {
+        "bank": model.bank.tensors(),
+        "features": model.features.tensors(),
+        "network": model.network.tensors(),
+    }
     tensors = {
         f"{part}.{name}": tensor.detach().cpu().contiguous()
-        for part, owner in parts.items()
-        for name, tensor in owner.tensors().items()
+        for part, named in parts.items()
+        for name, tensor in named.items()
     }
-    if not path.parent.is_dir():
-        raise ModelFileError(
-            f"A model is written into an existing folder. There is no {path.parent}. Create it."
-        )
-    with replacing(path) as temporary:
+    with replacing(Path(path)) as temporary:
         save_file(tensors, temporary, metadata={FORMAT: json.dumps(header)})
 
 
@@ -131,7 +131,7 @@ def _fault(model: SavedModel) -> str | None:
     weights = model.network.weights
     if not weights or any(W.ndim != 2 for W in weights):
         return "the network has no layers"
-    if any(a.shape[1] + 1 != b.shape[0] for a, b in zip(weights, weights[1:], strict=False)):
+    if any(a.shape[1] + 1 != b.shape[0] for a, b in pairwise(weights)):
         return "the layers of the network do not follow each other"
     if model.network.activation not in ACTIVATIONS:
         return f"unknown activation {model.network.activation!r}"

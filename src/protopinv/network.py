@@ -65,7 +65,7 @@ def propagate(
     weights: Sequence[Float[Tensor, "_ _"]],
     activation: str,
 ) -> Float[Tensor, "n k"]:
-    """act([1, x] W_1), act([1, .] W_2), ...; the last layer is linear. [1, x] W is x W[1:] + W[0]."""
+    """act([1, x] W_1), act([1, .] W_2), ..., the last layer linear; [1, x] W = x W[1:] + W[0]."""
     act = ACTIVATIONS[activation]
     for W in weights[:-1]:
         X = act(torch.addmm(W[0], X, W[1:]))

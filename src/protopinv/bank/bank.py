@@ -54,7 +54,7 @@ class Bank:
 
     @torch.no_grad()
     def copy_(self, other: "Bank", where: Bool[Tensor, ""] | None = None) -> None:
-        """Take over the numbers of another bank; with ``where``, only if it is true (on the device)."""
+        """Take over another bank's numbers; with ``where``, only if that is true on the device."""
         for mine, theirs in zip(self.trained, other.trained, strict=True):
             mine.copy_(theirs if where is None else torch.where(where, theirs, mine))
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Generator, Tensor
 
 from protopinv.bank.bank import Bank
@@ -11,7 +11,7 @@ from protopinv.bank.bank import Bank
 
 def start_bank(
     inputs: Float[Tensor, "p d"],
-    outputs: Float[Tensor, "p k"],
+    outputs: Shaped[Tensor, "p k"],
     *,
     hidden_sizes: Sequence[int],
     hidden_scale: float,
@@ -20,14 +20,11 @@ def start_bank(
     generator: Generator,
 ) -> Bank:
     """The given inputs and outputs, normal hidden targets, raw ridges that give ``ridge``."""
-    like = {"device": inputs.device, "dtype": inputs.dtype}
-    hidden = tuple(
-        (hidden_scale * torch.randn(len(inputs), size, generator=generator)).to(**like)
-        for size in hidden_sizes
-    )
-    raw = inverse_softplus(torch.tensor(ridge, dtype=torch.float64)).to(**like)
+    draws = [torch.randn(len(inputs), size, generator=generator) for size in hidden_sizes]
+    hidden = tuple(hidden_scale * draw.to(inputs) for draw in draws)
+    raw = inverse_softplus(torch.tensor(ridge, dtype=torch.float64)).to(inputs)
     learnable = torch.tensor(learn_ridge, dtype=torch.bool, device=inputs.device)
-    return Bank(inputs, hidden, outputs.to(**like), raw, learnable)
+    return Bank(inputs, hidden, outputs.to(inputs), raw, learnable)
 
 
 def inverse_softplus(value: Float[Tensor, " n"]) -> Float[Tensor, " n"]:

@@ -5,8 +5,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from protopinv.errors import DataError
-
 
 @dataclass(frozen=True)
 class Dataset:
@@ -14,13 +12,4 @@ class Dataset:
 
     name: str
     X: Any
-    y: NDArray[Any] | None
-    image_shape: tuple[int, int] | None = None
-
-    def targets(self) -> NDArray[Any]:
-        """The target, or a DataError that says how to give one."""
-        if self.y is None:
-            raise DataError(
-                f"A target column is needed. None was given for {self.name}. Use --target COLUMN."
-            )
-        return self.y
+    y: NDArray[Any] | None = None

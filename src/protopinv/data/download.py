@@ -7,7 +7,6 @@ import urllib.request
 from protopinv.errors import DataFileError
 
 TIMEOUT_SECONDS = 20
-BLOCK_BYTES = 2**16
 
 
 def download(url: str) -> bytes:
@@ -15,9 +14,11 @@ def download(url: str) -> bytes:
     from rich.console import Console
     from rich.progress import wrap_file
 
-    request = urllib.request.Request(url, headers={"User-Agent": "protopinv"})
+    if not url.startswith(("http://", "https://")):
+        raise DataFileError(f"A download needs an http address. Got {url}.")
+    request = urllib.request.Request(url, headers={"User-Agent": "protopinv"})  # noqa: S310
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
             total = int(response.headers.get("Content-Length") or 0)
             label = f"downloading {url.rpartition('/')[2]}"
             with wrap_file(

@@ -25,14 +25,26 @@ class ImageSet:
     system_folder: Path | None = None
 
 
+STEMS = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+
+
+def _digests(*sha256: str) -> dict[str, str]:
+    return dict(zip(STEMS, sha256, strict=True))
+
+
 MNIST = ImageSet(
     name="mnist",
-    sha256={
-        "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-        "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-        "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-        "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-    },
+    sha256=_digests(
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+    ),
     mirrors=(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
         "https://storage.googleapis.com/cvdf-datasets/mnist/",
@@ -40,12 +52,12 @@ MNIST = ImageSet(
 )
 FASHION_MNIST = ImageSet(
     name="fashion-mnist",
-    sha256={
-        "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-        "train-labels-idx1-ubyte": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-        "t10k-images-idx3-ubyte": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-        "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
-    },
+    sha256=_digests(
+        "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+        "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+        "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+        "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+    ),
     mirrors=(
         "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
@@ -59,9 +71,8 @@ def load_images(images: ImageSet, split: Literal["train", "test"]) -> Dataset:
     prefix = "train" if split == "train" else "t10k"
     pixels = parse_idx(*_content(images, f"{prefix}-images-idx3-ubyte"))
     labels = parse_idx(*_content(images, f"{prefix}-labels-idx1-ubyte"))
-    height, width = pixels.shape[1:]
-    X = pixels.reshape(len(pixels), height * width)
-    return Dataset(f"{images.name} ({split})", X, labels.astype(int), image_shape=(height, width))
+    X = pixels.reshape(len(pixels), -1)
+    return Dataset(f"{images.name} ({split})", X, labels.astype(int))
 
 
 def user_cache() -> Path:

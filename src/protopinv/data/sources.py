@@ -21,11 +21,12 @@ def load_data(
     split: Split,
     target: str | None = None,
     features: Sequence[str] | None = None,
+    needs_target: bool = True,
 ) -> Dataset:
     """``digits``, ``mnist`` or ``fashion-mnist`` in their split, or a table, all of its rows.
 
     Of a table, ``target`` is taken apart; ``features`` names the columns to use, by default all
-    others.
+    others. Without ``needs_target`` a table may come without one.
     """
     if source == "digits":
         return load_digits(split)
@@ -38,6 +39,10 @@ def load_data(
             f"Data must be a CSV or Parquet file, or one of {', '.join(NAMED)}. "
             f"There is no file {source}. Check the path."
         )
+    if needs_target and target is None:
+        raise DataError(
+            f"A table needs a target column. None was given for {source}. Use --target COLUMN."
+        )
     return load_table(path, target=target, features=features)
 
 
@@ -49,4 +54,4 @@ def load_digits(split: Split) -> Dataset:
     order = np.random.RandomState(0).permutation(len(X))
     is_test = np.arange(len(X)) % 4 == 0
     chosen = order[is_test if split == "test" else ~is_test]
-    return Dataset(f"digits ({split})", X[chosen], y[chosen], image_shape=(8, 8))
+    return Dataset(f"digits ({split})", X[chosen], y[chosen])

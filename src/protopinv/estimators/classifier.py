@@ -1,13 +1,14 @@
 """ProtoPINVClassifier: a closed-form prototype network behind scikit-learn's manners."""
 
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
@@ -127,7 +128,7 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: Any) -> Self:
         """Train on rows ``X`` and labels ``y``."""
         config = self.config()
         device = resolve_device(self.device)
@@ -153,6 +154,8 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
                 held_out=_hold_out(labels, config.held_out, seed),
                 observer=observer,
             )
+        for warning in model.history.warnings():
+            warnings.warn(warning, stacklevel=2)
         self.classes_ = classes
         self.bank_ = model.bank
         self.features_ = model.features
@@ -161,20 +164,20 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
         self.n_iter_ = model.history.n_epochs
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:
         """The most likely class of each row."""
-        outputs = self._outputs(X)
-        return self.classes_[outputs.argmax(dim=1).numpy()]
+        predicted: NDArray[Any] = self.classes_[self._outputs(X).argmax(dim=1).numpy()]
+        return predicted
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class, in the order of ``classes_``."""
         return torch.softmax(self._outputs(X), dim=1).numpy()
 
-    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """The logarithm of ``predict_proba``, without underflow."""
         return torch.log_softmax(self._outputs(X), dim=1).numpy()
 
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Raw outputs, a column a class; for two classes the second minus the first."""
         outputs = self._outputs(X).numpy()
         return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
@@ -189,7 +192,7 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
         """The hyperparameters, checked; raises ConfigError for a value outside its range."""
         return TrainConfig(**{name: getattr(self, name) for name in FIELDS})
 
-    def _outputs(self, X: ArrayLike) -> torch.Tensor:
+    def _outputs(self, X: Any) -> torch.Tensor:
         """Raw outputs in float64, on the host, a bounded piece of rows at a time."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype="numeric")

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.metrics import confusion_matrix, log_loss, precision_recall_fscore_support
 
 from protopinv.errors import DataError
@@ -33,7 +32,7 @@ class Evaluation:
     confusion: list[list[int]]
 
 
-def evaluate(estimator: ProtoPINVClassifier, X: ArrayLike, y: ArrayLike) -> Evaluation:
+def evaluate(estimator: ProtoPINVClassifier, X: Any, y: Any) -> Evaluation:
     """Score a fitted classifier on rows ``X`` with true labels ``y``."""
     y = np.asarray(y)
     classes = estimator.classes_

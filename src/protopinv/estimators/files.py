@@ -38,7 +38,7 @@ def save(estimator: ProtoPINVClassifier, path: str | Path) -> None:
 
 
 def load(path: str | Path) -> ProtoPINVClassifier:
-    """The fitted estimator in a model file; its predictions are those that were saved, bit for bit."""
+    """The fitted estimator in a model file; it predicts what it did before, bit for bit."""
     saved = model_file.load(path)
     if saved.task != CLASSIFICATION:
         raise ModelFileError(
@@ -78,5 +78,3 @@ def _plain(value: Any) -> Any:
 
 def _tupled(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-

@@ -16,9 +16,9 @@ def fit_feature_map(
 ) -> FeatureMap:
     """Scale, then project; rows are centred unless both are "none".
 
-    "feature" gives every feature unit variance before the projection. "global" multiplies everything
-    by one factor, such that the projected features together have unit variance; it commutes with
-    the projection.
+    "feature" gives every feature unit variance before the projection. "global" multiplies all by
+    one factor, such that the projected features together have unit variance; it commutes with the
+    projection.
     """
     ones = torch.ones_like(moments.x_mean)
     if scaling == "none" and projection == "none":
@@ -35,16 +35,16 @@ def _inverse_deviation(moments: Moments) -> Float[Tensor, " d"]:
     """1 / standard deviation, and 1 for a feature that is constant up to rounding."""
     deviation = moments.variance.sqrt()
     rounding = torch.finfo(deviation.dtype).eps * moments.x_mean.abs() * moments.n
-    return torch.where(deviation > rounding, deviation, 1.0).reciprocal()
+    return torch.reciprocal(torch.where(deviation > rounding, deviation, 1.0))
 
 
 def _global_factor(moments: Moments, basis: Tensor | None) -> Float[Tensor, ""]:
     """1 / sqrt(mean variance of the projected features), and 1 where nothing varies."""
-    variance = moments.variance
+    variance: Tensor = moments.variance
     if basis is not None:
         variance = (basis * (moments.x_scatter @ basis)).sum(0) / moments.n
-    mean = variance.mean()
-    return torch.where(mean > 0, mean, 1.0).rsqrt()
+    mean: Tensor = variance.mean()
+    return torch.where(mean > 0, mean, torch.ones_like(mean)).rsqrt()
 
 
 def _basis(
@@ -53,8 +53,7 @@ def _basis(
     if projection == "none":
         return None
     wanted = len(moments.x_mean) if n_components is None else n_components
-    find = {"pca": pca_basis, "pls": pls_basis}[projection]
-    return find(moments, wanted)
+    return pca_basis(moments, wanted) if projection == "pca" else pls_basis(moments, wanted)
 
 
 def pca_basis(moments: Moments, n_components: int) -> Float[Tensor, "d m"]:
@@ -63,7 +62,8 @@ def pca_basis(moments: Moments, n_components: int) -> Float[Tensor, "d m"]:
     values, vectors = values.flip(0), vectors.flip(1)
     negligible = values[0].clamp_min(0) * len(values) * torch.finfo(values.dtype).eps
     rank = max(1, int((values > negligible).sum()))
-    return vectors[:, : min(n_components, rank)].contiguous()
+    basis: Tensor = vectors[:, : min(n_components, rank)].contiguous()
+    return basis
 
 
 def pls_basis(moments: Moments, n_components: int) -> Float[Tensor, "d m"]:

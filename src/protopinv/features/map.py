@@ -32,13 +32,6 @@ class FeatureMap:
         rows = self.scale[:, None] * rows
         return torch.cat([W[:1] - self.mean @ rows, rows])
 
-    def lift(self, Z: Float[Tensor, "n m"]) -> Float[Tensor, "n d"]:
-        """The least-norm x with project(x) = z, to look at prototypes in original features."""
-        if self.basis is not None:
-            # On the host: pinv of a rank-deficient matrix is silently wrong on some GPUs.
-            Z = Z @ torch.linalg.pinv(self.basis.cpu()).to(Z)
-        return Z / self.scale + self.mean
-
     def to(self, device: torch.device | str) -> "FeatureMap":
         """The same map on another device."""
         basis = None if self.basis is None else self.basis.to(device)

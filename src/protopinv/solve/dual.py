@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from protopinv.solve.conditioning import cholesky_error
+from protopinv.solve.cholesky import invert
 
 
 class Dual:
@@ -20,10 +20,8 @@ class Dual:
     def __init__(self, designs: Sequence[Tensor], ridges: Float[Tensor, " layers"]) -> None:
         systems = torch.stack([A @ A.T for A in designs])
         systems.diagonal(dim1=-2, dim2=-1).add_(ridges[:, None])
-        factors, info = torch.linalg.cholesky_ex(systems)
         self.designs = designs
-        self.inverses = torch.cholesky_inverse(factors)
-        self.error = cholesky_error(systems, self.inverses, info)
+        self.inverses, self.error = invert(systems)
         self.duals: list[Tensor] = []
 
     def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from protopinv.solve.conditioning import cholesky_error
+from protopinv.solve.cholesky import invert
 
 
 class Primal:
@@ -19,10 +19,9 @@ class Primal:
         for A, ridge in zip(designs, ridges.unbind(), strict=True):
             system = A.T @ A
             system.diagonal().add_(ridge)
-            factor, info = torch.linalg.cholesky_ex(system)
-            inverse = torch.cholesky_inverse(factor)
+            inverse, error = invert(system)
             self.inverses.append(inverse)
-            errors.append(cholesky_error(system, inverse, info))
+            errors.append(error)
         self.error = torch.stack(errors)
         self.solved: list[Tensor] = []
         self.residuals: list[Tensor] = []

@@ -6,8 +6,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from protopinv.solve.conditioning import svd_error
-
 
 class SVD:
     """W = Q diag(s / (s^2 + ridge)) P'T with A = P diag(s) Q'.
@@ -24,7 +22,7 @@ class SVD:
             finite = A.isfinite().all()
             P, s, Qh = torch.linalg.svd(torch.where(finite, A, 0.0), full_matrices=False)
             self.parts.append((P, s, Qh.T))
-            errors.append(torch.where(finite, svd_error(s, ridge), torch.inf))
+            errors.append(torch.where(finite, _error(s, ridge), torch.inf))
         self.error = torch.stack(errors)
         self.solved: list[Tensor] = []
         self.residuals: list[Tensor] = []
@@ -42,7 +40,7 @@ class SVD:
         return self.solved
 
     def pullback(self, layer: int, dW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """U = G^-1 dW, dT = A U, dA = (T - AW) U' - dT W', dridge = -tr(U'W), all through P, s, Q."""
+        """As in the primal form, with G^-1 and T - AW taken through P, s and Q."""
         (P, s, Q), ridge, W = self.parts[layer], self.ridges[layer], self.solved[layer]
         coordinates = Q.T @ dW
         filtered = (s.square() + ridge).reciprocal()[:, None]
@@ -52,3 +50,10 @@ class SVD:
         dT = P @ (s[:, None] * filtered * coordinates)
         dA = torch.addmm(self.residuals[layer] @ U.T, dT, W.T, alpha=-1)
         return dA, dT, -(U * W).sum()
+
+
+def _error(singular: Float[Tensor, " r"], ridge: Float[Tensor, ""]) -> Float[Tensor, ""]:
+    """eps s_max / sqrt(s_min^2 + ridge): this form sees the square root of the condition."""
+    ratio = singular[0] / (singular[-1].square() + ridge).sqrt()
+    error = torch.finfo(singular.dtype).eps * ratio
+    return torch.where(error.isfinite(), error, torch.inf)

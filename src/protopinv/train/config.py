@@ -32,13 +32,13 @@ class TrainConfig:
     n_prototypes: int = _option(150, "Prototypes in the bank.")
     hidden_sizes: Sequence[int] | int = _option((512,), "Hidden widths, one a layer.")
     activation: Activation = _option("relu", "Activation of the hidden layers.")
-    ridge: Sequence[float] | float = _option(10.0, "Ridge of the solves: one, or one a layer.")
+    ridge: Sequence[float] | float = _option(30.0, "Ridge of the solves: one, or one a layer.")
     learn_ridge: Sequence[bool] | bool = _option(False, "Train the ridge: one, or one a layer.")
     weight_penalty: float = _option(0.0, "Penalty on the solved weights, in the loss.")
     temperature: float = _option(0.0, "Prototype labels are softmax(Y / T); 0 leaves Y as it is.")
     input_init: InputInit = _option("stratified", "Prototype inputs start as rows or as noise.")
     hidden_scale: float = _option(1.0, "Standard deviation of the initial hidden targets.")
-    scaling: Scaling = _option("global", "One factor for all features, one each, or none.")
+    scaling: Scaling = _option("feature", "One factor for all features, one each, or none.")
     projection: Projection = _option("pca", "Projection before the network.")
     n_components: int | None = _option(400, "Projected features at most; None keeps all.")
     max_epochs: int = _option(250, "Passes over the training rows.")
@@ -192,7 +192,7 @@ def _fits(value: Any, layers: int) -> bool:
     return len(_listed(value)) in (1, layers)
 
 
-def _is(kind: type, value: Any) -> bool:
+def _is(kind: Any, value: Any) -> bool:
     """A finite number of this kind; a bool is not a number here."""
     return isinstance(value, kind) and not _is_flag(value) and math.isfinite(value)
 

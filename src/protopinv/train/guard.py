@@ -25,7 +25,7 @@ class Guard:
         device = step.bank.inputs.device
         self._seen = torch.zeros(2, dtype=torch.long, device=device)  # failed solves, failed data
         self._judged = [0, 0]
-        self._rate_cuts = 0
+        self.rate_cuts = 0
         self._every = 1 if device.type == "cpu" else 16
         self.steps = 0
         self.events: list[str] = []
@@ -34,11 +34,6 @@ class Guard:
     def skipped_steps(self) -> int:
         """Steps that were not taken, as of the last review."""
         return sum(self._judged)
-
-    @property
-    def troubled(self) -> bool:
-        """Whether the result deserves a warning: a lower rate, or more than 5 % of steps lost."""
-        return self._rate_cuts > 0 or self.skipped_steps > max(3, 0.05 * self.steps)
 
     def watch(self, report: StepReport) -> None:
         """Count a step."""
@@ -74,13 +69,13 @@ class Guard:
 
     def _cut_rate(self) -> None:
         none_worked = self.skipped_steps == self.steps
-        if none_worked or self._rate_cuts == MOST_RATE_CUTS:
+        if none_worked or self.rate_cuts == MOST_RATE_CUTS:
             raise TrainingError(
                 f"The loss must stay finite. It was not at step {self.steps}, after "
-                f"{self._rate_cuts} cuts of the learning rate. Scale the features "
+                f"{self.rate_cuts} cuts of the learning rate. Scale the features "
                 "(scaling='feature'), lower lr, or raise ridge."
             )
-        self._rate_cuts += 1
+        self.rate_cuts += 1
         peak = self._step.optimizer.peak * RATE_CUT
         self._step.bank.copy_(self._best.bank)
         self._step.optimizer.restart(peak)

@@ -6,6 +6,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from protopinv.errors import GuardWarning, InterruptedWarning
+
 Ending = Literal["finished", "stopped early", "interrupted"]
 
 
@@ -21,14 +23,40 @@ class History:
     seconds: float = 0.0
     ending: Ending = "finished"
     best_epoch: int | None = None
+    kept_epoch: int | None = None
     steps: int = 0
     skipped_steps: int = 0
+    rate_cuts: int = 0
     events: list[str] = field(default_factory=list)
 
     @property
     def n_epochs(self) -> int:
         """Epochs that were finished."""
         return len(self.loss)
+
+    @property
+    def kept_score(self) -> float | None:
+        """The validation score of the bank that was kept; None without validation."""
+        if self.kept_epoch is None or not self.validation_score:
+            return None
+        return self.validation_score[self.kept_epoch]
+
+    def warnings(self) -> list[Warning]:
+        """What a user should hear of: an interruption, a lower rate, many steps not taken."""
+        found: list[Warning] = []
+        if self.ending == "interrupted":
+            kept = "the initial bank" if self.kept_epoch is None else "the best bank so far"
+            text = f"Training was interrupted after {self.n_epochs} epochs; kept {kept}."
+            found.append(InterruptedWarning(text))
+        if self.rate_cuts > 0 or self.skipped_steps > max(3, 0.05 * self.steps):
+            found.append(
+                GuardWarning(
+                    f"{self.skipped_steps} of {self.steps} steps were skipped. "
+                    + "; ".join(self.events)
+                    + ". Scale the features, raise ridge, or lower lr."
+                )
+            )
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -1,6 +1,5 @@
 """The only training loop."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,7 +8,6 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from protopinv.bank import Bank
-from protopinv.errors import GuardWarning, InterruptedWarning
 from protopinv.network import Architecture
 from protopinv.train.config import TrainConfig
 from protopinv.train.guard import Guard
@@ -78,6 +76,8 @@ def train(
     except KeyboardInterrupt:
         ending = "interrupted"
     guard.review()
+    keep_best = config.early_stopping or ending == "interrupted"
+    best_epoch = best.best_epoch()
     history = History(
         loss=recorder.floats("loss"),
         lr=rates,
@@ -86,19 +86,17 @@ def train(
         validation_loss=recorder.floats("validation_loss"),
         seconds=clock() - started,
         ending=ending,
-        best_epoch=best.best_epoch(),
+        best_epoch=best_epoch,
+        kept_epoch=best_epoch if keep_best else len(rates) - 1,
         steps=guard.steps,
         skipped_steps=guard.skipped_steps,
+        rate_cuts=guard.rate_cuts,
         events=guard.events,
     )
-    _warn(history, guard.troubled)
-    keep_best = config.early_stopping or ending == "interrupted"
     return (best.bank if keep_best else leaves.snapshot()), history
 
 
-def _run_epoch(
-    step: Step, guard: Guard, rows: Rows, epoch: int
-) -> tuple[Float[Tensor, ""], float]:
+def _run_epoch(step: Step, guard: Guard, rows: Rows, epoch: int) -> tuple[Float[Tensor, ""], float]:
     """One pass over the rows: the mean loss of its steps, and the last factor of the rate."""
     config = step.config
     per_epoch = 1 if config.batch_size is None else -(-len(rows) // config.batch_size)
@@ -122,21 +120,3 @@ def _run_epoch(
 def _stalled(best: BestBank, epoch: int, config: TrainConfig) -> bool:
     best_epoch = best.best_epoch()
     return epoch - (-1 if best_epoch is None else best_epoch) >= config.n_iter_no_change
-
-
-def _warn(history: History, troubled: bool) -> None:
-    if history.ending == "interrupted":
-        kept = "the initial bank" if history.best_epoch is None else "the best bank so far"
-        warnings.warn(
-            f"Training was interrupted after {history.n_epochs} epochs; kept {kept}.",
-            InterruptedWarning,
-            stacklevel=2,
-        )
-    if troubled:
-        warnings.warn(
-            f"{history.skipped_steps} of {history.steps} steps were skipped. "
-            + "; ".join(history.events)
-            + ". Scale the features, raise ridge, or lower lr.",
-            GuardWarning,
-            stacklevel=2,
-        )

@@ -1,6 +1,6 @@
 """From rows to a model: feature map, first bank, training, folded network."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np

@@ -14,7 +14,7 @@ class BankOptimizer:
     def __init__(self, bank: Bank, config: TrainConfig) -> None:
         blocks = ([bank.inputs], list(bank.hidden), [bank.outputs], [bank.raw_ridge])
         decays = (config.input_decay, config.hidden_decay, config.output_decay, 0.0)
-        self.parameters = [tensor for block in blocks for tensor in block]
+        self._parameters = [tensor for block in blocks for tensor in block]
         self.ratios = (*config.lr_ratios, 1.0)
         self.peak = config.lr
         self._adam = torch.optim.AdamW(
@@ -36,6 +36,10 @@ class BankOptimizer:
             group["lr"] = self.peak * factor * ratio
         self._adam.found_inf = skip.to(torch.float32)  # type: ignore[attr-defined]
         self._adam.step()
+
+    def gradients(self) -> list[Tensor]:
+        """After a backward pass."""
+        return [tensor.grad for tensor in self._parameters if tensor.grad is not None]
 
     def clear_gradients(self) -> None:
         """Before a backward pass."""

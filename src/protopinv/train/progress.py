@@ -40,7 +40,11 @@ def progress(total: int, *, enabled: bool) -> Iterator[Callable[[EpochReport], N
         task = bar.add_task("training", total=total, numbers="")
 
         def show(report: EpochReport) -> None:
-            if bar.finished or report.epoch % max(1, total // 100) == 0 or report.epoch + 1 == total:
+            if (
+                bar.finished
+                or report.epoch % max(1, total // 100) == 0
+                or report.epoch + 1 == total
+            ):
                 bar.update(task, completed=report.epoch + 1, numbers=_numbers(report))
 
         yield show

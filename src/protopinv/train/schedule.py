@@ -4,7 +4,7 @@ import math
 
 
 def rate_factor(step: int, *, total: int, warmup: int, schedule: str) -> float:
-    """Linear up to 1 over ``warmup`` steps, then constant, or a half cosine down to 0 at the end."""
+    """Linear up to 1 over ``warmup`` steps, then constant or half a cosine down to 0."""
     warmup = min(warmup, total // 2)
     if step < warmup:
         return (step + 1) / warmup

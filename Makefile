@@ -1,0 +1,37 @@
+# Every target sets up what it needs, in .venv, through the versions in constraints.txt.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup demo test check bench docs clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $(READY)
+
+demo: $(READY)
+	$(BIN)/protopinv demo
+
+# One thread a worker: small matrices slow down many times over when threads fight for cores.
+test: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+
+bench: $(READY)
+	$(BIN)/python benchmarks/epoch.py
+
+docs: $(READY)
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,5 @@
+"""python -m protopinv."""
+
+from protopinv.cli import main
+
+main()

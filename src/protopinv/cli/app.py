@@ -1,0 +1,63 @@
+"""The commands under one roof, and what an error looks like."""
+
+import sys
+import warnings
+from typing import Annotated, Any
+
+import typer
+
+from protopinv import __version__
+from protopinv.cli.demo import demo
+from protopinv.cli.evaluate import evaluate
+from protopinv.cli.inspect import inspect
+from protopinv.cli.output import ExitCode, exit_code, one_line
+from protopinv.cli.predict import predict
+from protopinv.cli.train import train
+
+app = typer.Typer(
+    help="Small networks that retrain in a blink: prototypes trained, weights solved.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for command in (demo, train, predict, evaluate, inspect):
+    app.command()(command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"protopinv {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+def main() -> None:
+    """Run a command; whatever we refuse is one line on stderr and an exit code."""
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(ExitCode.INTERRUPTED)
+    except BrokenPipeError:  # the reader of our stdout has left
+        sys.stderr.close()
+        sys.exit(ExitCode.OK)
+    except (ValueError, OSError, RuntimeError, ImportError, MemoryError) as error:
+        code = exit_code(error)
+        if code is None:
+            raise
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        sys.exit(code)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"warning: {one_line(message)}", file=sys.stderr)

@@ -1,0 +1,79 @@
+"""Options shared by commands; the hyperparameters are read off TrainConfig, not written again."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Annotated, Any, Literal, get_origin
+
+import typer
+
+from protopinv.errors import ConfigError
+from protopinv.train.config import TrainConfig
+
+Data = Annotated[
+    str, typer.Argument(help="A CSV or Parquet file, or digits, mnist, fashion-mnist.")
+]
+ModelPath = Annotated[str, typer.Argument(help="A file written by 'protopinv train'.")]
+Target = Annotated[str | None, typer.Option(help="The column to predict, for a table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute.")]
+
+
+def with_hyperparameters(command: Callable[..., None]) -> Callable[..., None]:
+    """Give ``command`` an option for every field of TrainConfig, gathered in its ``**``."""
+    own = [p for p in inspect.signature(command).parameters.values() if p.kind != p.VAR_KEYWORD]
+    added = []
+    for item in fields(TrainConfig):
+        plain = _is_plain(item.type)
+        added.append(
+            inspect.Parameter(
+                item.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=item.default if plain else _to_text(item.default),
+                annotation=Annotated[
+                    item.type if plain else str, typer.Option(help=item.metadata["help"])
+                ],
+            )
+        )
+    parameters = [*own, *added]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command
+
+
+def parse_hyperparameters(options: dict[str, Any]) -> dict[str, Any]:
+    """Texts such as "256,128", "none" or "true,false" as the values they stand for."""
+    plain = {item.name: _is_plain(item.type) for item in fields(TrainConfig)}
+    return {
+        name: value if plain[name] else _from_text(name, value) for name, value in options.items()
+    }
+
+
+def _is_plain(kind: Any) -> bool:
+    return kind in (int, float, bool) or get_origin(kind) is Literal
+
+
+def _to_text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(_to_text, value))
+    return str(value).lower()
+
+
+def _from_text(name: str, text: str) -> Any:
+    parts = [_one(name, part.strip()) for part in text.split(",")]
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _one(name: str, text: str) -> Any:
+    words = {"none": None, "true": True, "false": False, "auto": "auto"}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    raise ConfigError(
+        f"--{name.replace('_', '-')} takes numbers, true, false, none, or several with commas. "
+        f"Got {text!r}. Change it, for example to {_to_text(getattr(TrainConfig, name))}."
+    )

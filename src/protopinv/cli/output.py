@@ -1,0 +1,85 @@
+"""What leaves the program: answers, error lines, exit codes."""
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from protopinv import errors
+
+
+class ExitCode(IntEnum):
+    """2 is also what the parser gives for a wrong option."""
+
+    OK = 0
+    USAGE = 2
+    DATA = 3
+    MODEL_FILE = 4
+    TRAINING = 5
+    MISSING_EXTRA = 6
+    OUTPUT = 7
+    INTERRUPTED = 130
+
+
+_CODES: dict[type[BaseException], ExitCode] = {
+    errors.ConfigError: ExitCode.USAGE,
+    errors.DataError: ExitCode.DATA,
+    errors.DataFileError: ExitCode.DATA,
+    errors.ModelFileError: ExitCode.MODEL_FILE,
+    errors.TrainingError: ExitCode.TRAINING,
+    errors.MissingExtraError: ExitCode.MISSING_EXTRA,
+    errors.OutputError: ExitCode.OUTPUT,
+    OSError: ExitCode.OUTPUT,
+    ValueError: ExitCode.DATA,  # scikit-learn's checks of rows and targets
+}
+
+
+def exit_code(error: BaseException) -> ExitCode | None:
+    """The code of an error that is the user's to mend; None for a defect of ours."""
+    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+
+
+def one_line(error: BaseException | str) -> str:
+    """The message on a single line."""
+    return " ".join(str(error).split())
+
+
+def say(text: str) -> None:
+    """Talk, on stderr."""
+    print(text, file=sys.stderr)
+
+
+def answer(values: Mapping[str, Any], *, as_json: bool) -> None:
+    """Named values on stdout: a JSON object, or a line for each that is there."""
+    if as_json:
+        print(json.dumps(jsonable(values), indent=2))
+        return
+    width = max(map(len, values))
+    for name, value in values.items():
+        if value is None:
+            continue
+        print(f"{name.replace('_', ' '):<{width}}  {_text(value)}")
+
+
+def jsonable(value: Any) -> Any:
+    """The value with everything JSON lacks replaced: numbers that are not finite become null."""
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e-2 or abs(value) >= 1e4 else f"{value:.4f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        shown = ", ".join(_text(item) for item in value[:20])
+        return shown + (f", ... ({len(value)} in all)" if len(value) > 20 else "")
+    return str(value)

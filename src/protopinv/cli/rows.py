@@ -1,0 +1,24 @@
+"""Rows for a model that exists already: its own columns, whatever else the table holds."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from protopinv.data import Dataset
+    from protopinv.estimators import ProtoPINVClassifier
+
+
+def rows_for(
+    estimator: "ProtoPINVClassifier",
+    data: str,
+    target: str | None = None,
+    *,
+    needs_target: bool = False,
+) -> "Dataset":
+    """The test split of a named set, or the columns of a table that the model was trained on."""
+    from protopinv.data import load_data
+
+    names = getattr(estimator, "feature_names_in_", None)
+    features = None if names is None else list(names)
+    return load_data(
+        data, split="test", target=target, features=features, needs_target=needs_target
+    )

@@ -1,0 +1,74 @@
+"""protopinv train: a model file from rows."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from protopinv.cli.options import (
+    AsJson,
+    Data,
+    Device,
+    Target,
+    parse_hyperparameters,
+    with_hyperparameters,
+)
+from protopinv.cli.output import answer, say
+
+
+@with_hyperparameters
+def train(
+    data: Data,
+    target: Target = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The model file.")] = Path(
+        "model.safetensors"
+    ),
+    device: Device = "auto",
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    verbose: Annotated[
+        bool, typer.Option("--verbose/--quiet", help="Show progress; default: in a terminal.")
+    ] = sys.stderr.isatty(),
+    as_json: AsJson = False,
+    **hyperparameters: Any,
+) -> None:
+    """Train a model and save it.
+
+    DATA is a table, all of whose rows are used, or a named set, of which the training split is.
+    Several values are given with commas, as in --hidden-sizes 256,128 --ridge 100,3.
+    """
+    from protopinv.data import load_data
+    from protopinv.estimators import ProtoPINVClassifier
+    from protopinv.files import require_folder
+
+    require_folder(output)
+    estimator = ProtoPINVClassifier(
+        **parse_hyperparameters(hyperparameters),
+        device=device,
+        random_state=seed,
+        verbose=int(verbose),
+    )
+    estimator.config()
+    rows = load_data(data, split="train", target=target)
+    estimator.fit(rows.X, rows.y)
+    estimator.save(output)
+    say(f"saved {output}")
+    history = estimator.history_
+    answer(
+        {
+            "model": str(output),
+            "data": rows.name,
+            "rows": len(rows.X),
+            "features": estimator.n_features_in_,
+            "classes": len(estimator.classes_),
+            "epochs": history.n_epochs,
+            "ended": history.ending,
+            "loss": history.loss[-1] if history.loss else None,
+            "validation_accuracy": history.kept_score,
+            "seconds": history.seconds,
+            "trained_numbers": estimator.bank_.n_trained,
+            "shipped_numbers": estimator.network_.n_shipped,
+            "guard": history.events or "nothing to do",
+        },
+        as_json=as_json,
+    )

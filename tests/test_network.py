@@ -1,0 +1,86 @@
+import pytest
+import torch
+
+from protopinv.bank import Bank, start_bank
+from protopinv.network import (
+    ACTIVATIONS,
+    Architecture,
+    Network,
+    propagate,
+    soft_labels,
+    solve_weights,
+    unit_rows,
+    with_bias,
+)
+
+
+def bank_of(generator: torch.Generator, hidden_sizes: tuple[int, ...], p: int = 12) -> Bank:
+    layers = len(hidden_sizes) + 1
+    return start_bank(
+        torch.randn(p, 5, generator=generator, dtype=torch.float64),
+        torch.randn(p, 3, generator=generator, dtype=torch.float64),
+        hidden_sizes=hidden_sizes,
+        hidden_scale=1.0,
+        ridge=(0.7,) * layers,
+        learn_ridge=(True,) * layers,
+        generator=generator,
+    )
+
+
+@pytest.mark.parametrize("hidden_sizes", [(4,), (20,), (4, 30), (6, 5, 4)])
+def test_each_layer_is_the_ridge_regression_from_one_column_to_the_next(
+    generator: torch.Generator, hidden_sizes: tuple[int, ...]
+) -> None:
+    bank = bank_of(generator, hidden_sizes)
+    weights = solve_weights(bank, Architecture("tanh")).weights
+    designs = [bank.inputs, *map(torch.tanh, bank.hidden)]
+    targets = [*bank.hidden, bank.outputs]
+    for W, A, T in zip(weights, map(with_bias, designs), targets, strict=True):
+        torch.testing.assert_close(A.T @ (A @ W - T) + 0.7 * W, torch.zeros_like(W))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_gradients_reach_every_part_of_the_bank_exactly(
+    generator: torch.Generator, activation: str
+) -> None:
+    bank = bank_of(generator, (4, 3), p=6).leaves()
+    architecture = Architecture(activation, temperature=0.5, normalize_inputs=True)
+    X = torch.randn(7, 5, generator=generator, dtype=torch.float64)
+
+    def outputs(inputs, first, second, labels, raw_ridge):
+        moved = Bank(inputs, (first, second), labels, raw_ridge, bank.learnable_ridge)
+        return propagate(X, solve_weights(moved, architecture).weights, activation)
+
+    assert torch.autograd.gradcheck(outputs, bank.trained)
+
+
+def test_the_activation_is_applied_once(generator: torch.Generator) -> None:
+    """The paper's equation for prediction applies it twice; its listing, and we, once."""
+    X, W1, W2 = (torch.randn(shape, generator=generator) for shape in [(4, 3), (4, 6), (7, 2)])
+    expected = with_bias(torch.tanh(with_bias(X) @ W1)) @ W2
+    torch.testing.assert_close(propagate(X, [W1, W2], "tanh"), expected)
+
+
+def test_unit_rows_have_unit_mean_square_and_zero_rows_stay_finite(
+    generator: torch.Generator,
+) -> None:
+    X = torch.cat([5 * torch.randn(3, 4, generator=generator), torch.zeros(1, 4)])
+    norms = unit_rows(X).square().mean(dim=1)
+    torch.testing.assert_close(norms, torch.tensor([1.0, 1.0, 1.0, 0.0]))
+
+
+def test_soft_labels_sharpen_with_falling_temperature_and_zero_leaves_them() -> None:
+    Y = torch.tensor([[2.0, 1.0, 0.0]])
+    assert torch.equal(soft_labels(Y, 0.0), Y)
+    warm, cold = soft_labels(Y, 2.0), soft_labels(Y, 0.1)
+    torch.testing.assert_close(warm.sum(), torch.tensor(1.0))
+    assert cold[0, 0] > 0.99 > warm[0, 0]
+
+
+def test_network_counts_and_names(generator: torch.Generator) -> None:
+    weights = tuple(torch.randn(shape, generator=generator) for shape in [(4, 6), (7, 2)])
+    network = Network(weights, "relu")
+    assert network.sizes == (3, 6, 2)
+    assert network.n_shipped == 4 * 6 + 7 * 2
+    back = Network.from_tensors(network.tensors(), "relu")
+    assert all(map(torch.equal, back.weights, weights))

@@ -1,0 +1,157 @@
+"""The two passes: chunked equals whole, and the whole gradient equals autograd's."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from protopinv.bank import Bank, start_bank
+from protopinv.network import Architecture, propagate, solve_weights
+from protopinv.train.config import TrainConfig
+from protopinv.train.losses import CrossEntropy
+from protopinv.train.rows import CPU_CHUNK_BYTES, Rows, chunk_rows
+from protopinv.train.step import Step, data_pass, evaluate
+
+
+@pytest.fixture
+def rows(generator: torch.Generator) -> Rows:
+    X = torch.randn(50, 5, generator=generator, dtype=torch.float64)
+    return Rows(X, torch.arange(50) % 3)
+
+
+@pytest.fixture
+def bank(generator: torch.Generator) -> Bank:
+    return start_bank(
+        torch.randn(8, 5, generator=generator, dtype=torch.float64),
+        torch.randn(8, 3, generator=generator, dtype=torch.float64),
+        hidden_sizes=(6, 4),
+        hidden_scale=1.0,
+        ridge=(1.0, 0.5, 0.2),
+        learn_ridge=(False, True, True),
+        generator=generator,
+    ).leaves()
+
+
+def step_of(bank: Bank, chunk: int = 100, **options: object) -> Step:
+    config = TrainConfig(hidden_sizes=(6, 4), activation="tanh", **options)
+    generator = torch.Generator().manual_seed(0)
+    loss = CrossEntropy(config.label_smoothing)
+    return Step(bank, Architecture("tanh"), config, loss, chunk=chunk, generator=generator)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 25, 49, 50, 1000])
+def test_chunked_gradients_equal_the_whole(rows: Rows, bank: Bank, chunk: int) -> None:
+    weights = solve_weights(bank, Architecture("tanh")).weights
+    loss = CrossEntropy(0.1)
+    whole_loss, whole = data_pass(rows, weights, "tanh", loss, chunk=50)
+    chunked_loss, chunked = data_pass(rows, weights, "tanh", loss, chunk=chunk)
+    torch.testing.assert_close(chunked_loss, whole_loss)
+    for mine, theirs in zip(chunked, whole, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_evaluation_is_the_same_in_chunks(rows: Rows, bank: Bank) -> None:
+    weights = solve_weights(bank, Architecture("tanh")).weights
+    whole = evaluate(rows, weights, "tanh", CrossEntropy(), chunk=50)
+    torch.testing.assert_close(evaluate(rows, weights, "tanh", CrossEntropy(), chunk=7), whole)
+    outputs = propagate(rows.X, weights, "tanh")
+    assert whole[0].item() == pytest.approx((outputs.argmax(1) == rows.y).double().mean().item())
+    torch.testing.assert_close(whole[1], cross_entropy(outputs, rows.y))
+
+
+@pytest.mark.parametrize("chunk", [7, 100])
+def test_a_step_leaves_the_gradient_of_the_whole_objective(
+    rows: Rows, bank: Bank, chunk: int
+) -> None:
+    solution = solve_weights(bank, Architecture("tanh"))
+    outputs = propagate(rows.X, solution.weights, "tanh")
+    objective = cross_entropy(outputs, rows.y, label_smoothing=0.1) + 0.01 * sum(
+        (W**2).sum() for W in solution.weights
+    )
+    expected = torch.autograd.grad(objective, bank.trained)
+    step = step_of(bank, chunk, weight_penalty=0.01, label_smoothing=0.1)
+    report = step(rows, factor=0.0)
+    torch.testing.assert_close(report.loss, objective.detach())
+    for tensor, gradient in zip(bank.trained, expected, strict=True):
+        torch.testing.assert_close(tensor.grad, gradient)
+
+
+def test_a_step_lowers_the_loss(rows: Rows, bank: Bank) -> None:
+    step = step_of(bank, lr=0.01)
+    losses = [step(rows, factor=1.0).loss.item() for _ in range(30)]
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_decay_and_rate_are_separate_for_each_block(rows: Rows, bank: Bank) -> None:
+    before = bank.snapshot()
+    step = step_of(bank, lr=0.1, lr_ratios=(0.0, 1.0, 0.0), output_decay=0.5)
+    step(rows, factor=1.0)
+    assert torch.equal(bank.inputs, before.inputs)
+    assert not torch.equal(bank.hidden[0], before.hidden[0])
+    assert torch.equal(bank.outputs, before.outputs)  # decay is decoupled: it follows the rate
+
+    step = step_of(bank, lr=0.1, hidden_decay=0.5)
+    before = bank.snapshot()
+    for tensor in bank.trained:
+        tensor.grad = torch.zeros_like(tensor)
+    step.optimizer.step(1.0, skip=torch.tensor(False))
+    torch.testing.assert_close(bank.hidden[0], before.hidden[0] * (1 - 0.1 * 0.5))
+    assert torch.equal(bank.inputs, before.inputs)
+
+
+def test_a_fixed_ridge_never_moves(rows: Rows, bank: Bank) -> None:
+    before = bank.ridge.detach().clone()
+    step = step_of(bank)
+    for _ in range(5):
+        step(rows, factor=1.0)
+    assert bank.ridge[0] == before[0]
+    assert (bank.ridge[1:] != before[1:]).all()
+
+
+@pytest.mark.parametrize("options", [{"input_noise": 0.5}, {"hidden_dropout": 0.3}])
+def test_noise_and_dropout_change_a_step_and_follow_the_seed(
+    rows: Rows, bank: Bank, options: dict[str, float]
+) -> None:
+    plain = step_of(bank)(rows, factor=0.0).loss
+    first, again = (step_of(bank, **options)(rows, factor=0.0).loss for _ in range(2))
+    assert first != plain
+    assert first == again
+
+
+def test_dropout_keeps_the_mean_of_the_hidden_targets(bank: Bank) -> None:
+    wide = replace(bank, hidden=(torch.ones(8, 5000, dtype=torch.float64),)).leaves()
+    dropped = step_of(wide, hidden_dropout=0.25)._dropped_out().hidden[0].detach()
+    assert (dropped == 0).double().mean() == pytest.approx(0.25, abs=0.01)
+    assert dropped.mean() == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize("poison", ["rows", "bank"])
+def test_a_step_that_is_not_finite_changes_nothing(rows: Rows, bank: Bank, poison: str) -> None:
+    step = step_of(bank)
+    step(rows, factor=1.0)
+    if poison == "rows":
+        rows.X[3, 2] = torch.inf
+    else:
+        with torch.no_grad():
+            bank.inputs[0, 0] = torch.inf
+    before = bank.snapshot()
+    report = step(rows, factor=1.0)
+    assert bool(report.data_failed) == (poison == "rows")
+    assert bool(report.solve_failed) == (poison == "bank")
+    assert all(map(torch.equal, bank.trained, before.trained))
+
+
+def test_batches_hold_every_row_once_in_a_new_order(rows: Rows, generator: torch.Generator) -> None:
+    first, second = (torch.cat([batch.X for batch in rows.batches(8, generator)]) for _ in range(2))
+    assert not torch.equal(first, second)
+    for epoch in (first, second):
+        torch.testing.assert_close(epoch.sort(dim=0).values, rows.X.sort(dim=0).values)
+    assert [len(batch) for batch in rows.batches(8, generator)] == [8] * 6 + [2]
+    assert [len(batch) for batch in rows.batches(None, generator)] == [50]
+
+
+def test_chunks_fit_the_cache_budget() -> None:
+    rows = chunk_rows(512, torch.float32, torch.device("cpu"))
+    assert rows * 512 * 4 <= CPU_CHUNK_BYTES < (rows + 1) * 512 * 4
+    assert chunk_rows(10**9, torch.float32, torch.device("cpu")) == 256
