@@ -62,7 +62,7 @@ def test_stratified_inputs_are_rows_of_the_right_class_without_repeats(
     X = torch.randn(40, 3, generator=generator)
     classes = balanced_classes(16, 4)
     inputs = stratified_inputs(classes, X, labels, generator)
-    found = [(X == row).all(dim=1).nonzero().item() for row in inputs]
+    found = [(row == X).all(dim=1).nonzero().item() for row in inputs]
     assert len(set(found)) == 16
     assert labels[found].tolist() == classes.tolist()
 

@@ -45,9 +45,6 @@ def main() -> None:
     warnings.showwarning = _show_warning
     try:
         app()
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(ExitCode.INTERRUPTED)
     except BrokenPipeError:  # the reader of our stdout has left
         sys.stderr.close()
         sys.exit(ExitCode.OK)

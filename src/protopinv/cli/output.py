@@ -11,7 +11,7 @@ from protopinv import errors
 
 
 class ExitCode(IntEnum):
-    """2 is also what the parser gives for a wrong option."""
+    """2 and 130 are also what the parser gives, for a wrong option and for Ctrl-C."""
 
     OK = 0
     USAGE = 2

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from protopinv.errors import DataError
+
 if TYPE_CHECKING:
     from protopinv.data import Dataset
     from protopinv.estimators import ProtoPINVClassifier
@@ -19,6 +21,12 @@ def rows_for(
 
     names = getattr(estimator, "feature_names_in_", None)
     features = None if names is None else list(names)
-    return load_data(
+    rows = load_data(
         data, split="test", target=target, features=features, needs_target=needs_target
     )
+    if rows.X.shape[1] != estimator.n_features_in_:
+        raise DataError(
+            f"Rows must have what the model was trained on: {estimator.n_features_in_} features. "
+            f"{rows.name} has {rows.X.shape[1]}. Choose the data that belong to the model."
+        )
+    return rows

@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from numpy.typing import NDArray
-
 
 @dataclass(frozen=True)
 class Dataset:
-    """``X`` is an array in the number type it came in, or a frame of number columns."""
+    """``X``: an array in the number type it came in, or a frame of number columns; ``y``: labels."""
 
     name: str
     X: Any
-    y: NDArray[Any] | None = None
+    y: Any = None

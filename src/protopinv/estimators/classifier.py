@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from protopinv.errors import ConfigError, DataError
 from protopinv.train.config import FIELDS, TrainConfig
-from protopinv.train.model import PIECE_NUMBERS, train_classifier
+from protopinv.train.model import train_classifier
+from protopinv.train.prepare import PIECE_NUMBERS, LabelledRows
 from protopinv.train.progress import progress
 
 
@@ -144,9 +145,7 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
         seed = int(random.randint(2**31 - 1))
         with progress(config.max_epochs, enabled=bool(self.verbose)) as observer:
             model = train_classifier(
-                torch_ready(X),
-                labels,
-                len(classes),
+                LabelledRows(torch_ready(X), labels, len(classes)),
                 config,
                 seed=seed,
                 device=device,
@@ -166,7 +165,8 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most likely class of each row."""
-        predicted: NDArray[Any] = self.classes_[self._outputs(X).argmax(dim=1).numpy()]
+        best = self._outputs(X).argmax(dim=1).numpy()
+        predicted: NDArray[Any] = self.classes_[best]
         return predicted
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ def save(estimator: ProtoPINVClassifier, path: str | Path) -> None:
     check_is_fitted(estimator)
     names = getattr(estimator, "feature_names_in_", None)
     seed = estimator.random_state
-    config = {name: _plain(value) for name, value in asdict(estimator.config()).items()}
+    config = asdict(estimator.config())
     config["random_state"] = int(seed) if isinstance(seed, Integral) else None
     saved = model_file.SavedModel(
         task=CLASSIFICATION,
@@ -65,15 +65,6 @@ def load(path: str | Path) -> ProtoPINVClassifier:
     if saved.feature_names is not None:
         estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
     return estimator
-
-
-def _plain(value: Any) -> Any:
-    """A JSON value for a hyperparameter that may be a numpy number or a sequence."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
 
 
 def _tupled(value: Any) -> Any:

@@ -32,7 +32,7 @@ class TrainConfig:
     n_prototypes: int = _option(150, "Prototypes in the bank.")
     hidden_sizes: Sequence[int] | int = _option((512,), "Hidden widths, one a layer.")
     activation: Activation = _option("relu", "Activation of the hidden layers.")
-    ridge: Sequence[float] | float = _option(30.0, "Ridge of the solves: one, or one a layer.")
+    ridge: Sequence[float] | float = _option(10.0, "Ridge of the solves: one, or one a layer.")
     learn_ridge: Sequence[bool] | bool = _option(False, "Train the ridge: one, or one a layer.")
     weight_penalty: float = _option(0.0, "Penalty on the solved weights, in the loss.")
     temperature: float = _option(0.0, "Prototype labels are softmax(Y / T); 0 leaves Y as it is.")
@@ -63,6 +63,9 @@ class TrainConfig:
     dtype: Dtype = _option("float32", "Precision of training; prediction is always float64.")
 
     def __post_init__(self) -> None:
+        for name in FIELDS:
+            if hasattr(getattr(self, name), "tolist"):  # numpy numbers and arrays become plain
+                object.__setattr__(self, name, getattr(self, name).tolist())
         for name in ("activation", "input_init", "scaling", "projection", "schedule", "solver"):
             self._check_choice(name)
         self._check_choice("dtype")
@@ -87,7 +90,7 @@ class TrainConfig:
         for name in ("hidden_dropout", "label_smoothing"):
             self._check_number(name, Real, lambda v: 0 <= v < 1, "a number from 0 to below 1")
         for name in ("early_stopping", "normalize_inputs"):
-            self._check(name, _is_flag, "True or False")
+            self._check(name, lambda v: isinstance(v, bool), "True or False")
         self._check_layers()
         self._check_validation()
 
@@ -130,7 +133,7 @@ class TrainConfig:
         )
         self._check(
             "learn_ridge",
-            lambda v: _fits(v, layers) and all(_is_flag(flag) for flag in _listed(v)),
+            lambda v: _fits(v, layers) and all(isinstance(flag, bool) for flag in _listed(v)),
             f"True or False: {each}",
         )
         self._check("lr_ratios", ratios, "three numbers, 0 or more: inputs, hidden, outputs")
@@ -194,9 +197,4 @@ def _fits(value: Any, layers: int) -> bool:
 
 def _is(kind: Any, value: Any) -> bool:
     """A finite number of this kind; a bool is not a number here."""
-    return isinstance(value, kind) and not _is_flag(value) and math.isfinite(value)
-
-
-def _is_flag(value: Any) -> bool:
-    """A bool, numpy's included."""
-    return type(value).__name__ in ("bool", "bool_")
+    return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,125 @@
+"""A full-batch MNIST epoch against the paper's listing, and peak memory over the data, in one run.
+
+    python benchmarks/epoch.py [--device cuda] [--repeats 9] [--record]
+
+Times alternate between the two, so that both see the same machine; the figure is the ratio of
+medians. Memory is measured in a fresh process (Linux): the highest resident size during ``fit``
+less the size just before it, when the images and all packages are loaded.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from paper_listing import PaperListing
+from record import write
+
+from protopinv import ProtoPINVClassifier
+from protopinv.data import load_data
+from protopinv.train.config import TrainConfig
+from protopinv.train.losses import CrossEntropy
+from protopinv.train.model import architecture_of
+from protopinv.train.prepare import LabelledRows, features_of, first_bank, project_rows
+from protopinv.train.rows import Rows, chunk_rows
+from protopinv.train.step import Step
+
+ROWS = 54_000
+SHAPE: dict[str, Any] = {
+    "n_prototypes": 150,
+    "hidden_sizes": (512,),
+    "n_components": 400,
+    "scaling": "global",
+}
+
+
+def main() -> None:
+    """Measure, print, and with --record keep the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--memory-only", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.memory_only:
+        print(peak_megabytes())
+        return
+    listing, ours = compare(torch.device(options.device), options.repeats)
+    memory = None
+    if options.device == "cpu":
+        command = [sys.executable, __file__, "--memory-only"]
+        memory = float(subprocess.run(command, capture_output=True, check=True).stdout)
+    result = {
+        "listing_seconds": listing,
+        "our_seconds": ours,
+        "speed_up": listing / ours,
+        "peak_megabytes_over_data": memory,
+    }
+    for name, value in result.items():
+        print(f"{name:26} {value if value is None else round(value, 4)}")
+    if options.record:
+        task = {"task": f"one full-batch epoch, MNIST, {ROWS} rows, p=150, h=512, PCA-400, float32"}
+        content = {**task, "repeats": options.repeats, "results": result}
+        print("wrote", write(f"epoch-{options.device}", content, options.device, None))
+
+
+def compare(device: torch.device, repeats: int) -> tuple[float, float]:
+    """Median seconds of an epoch: the paper's listing, and ours."""
+    rows, our_epoch = our_step(device)
+    listing = PaperListing(rows.X, rows.y, p=150, h=512, k=10, lam=10.0)
+    theirs, ours = [], []
+    for _ in range(repeats + 1):
+        theirs.append(seconds(listing.epoch))
+        ours.append(seconds(our_epoch))
+    return statistics.median(theirs[1:]), statistics.median(ours[1:])  # the first warms up
+
+
+def our_step(device: torch.device) -> tuple[Rows, Callable[[], float]]:
+    """Projected rows, and the step the estimators take over all of them."""
+    config = TrainConfig(**SHAPE)
+    data = load_data("mnist", split="train")
+    source, chosen = LabelledRows(data.X, data.y, 10), np.arange(ROWS)
+    features = features_of(source, chosen, config, device)
+    rows = project_rows(source, chosen, features, config, device)
+    step = Step(
+        first_bank(rows, 10, config, torch.Generator().manual_seed(0)).leaves(),
+        architecture_of(config),
+        config,
+        CrossEntropy(),
+        chunk=chunk_rows(512, rows.X.dtype, device),
+        generator=torch.Generator(device).manual_seed(0),
+    )
+    return rows, lambda: float(step(rows, 0.1).loss)
+
+
+def seconds(work: Callable[[], float]) -> float:
+    """Wall-clock time of one call; the calls read their loss, so the device has finished."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def peak_megabytes() -> float:
+    """Highest resident size during a short fit less the size before it."""
+    data = load_data("mnist", split="train")
+    ProtoPINVClassifier(4, hidden_sizes=4, max_epochs=1).fit(data.X[:100], data.y[:100])
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    before = resident("VmRSS")
+    ProtoPINVClassifier(**SHAPE, max_epochs=3, validation_fraction=0.1).fit(data.X, data.y)
+    return (resident("VmHWM") - before) / 1024
+
+
+def resident(field: str) -> int:
+    """A size in kilobytes from /proc/self/status."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""From rows of any number type to what the loop takes: a feature map, projected rows, a bank."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Generator, Tensor
+from torch.nn.functional import one_hot
+
+from protopinv.bank import Bank, balanced_classes, normal_inputs, start_bank, stratified_inputs
+from protopinv.errors import DataError
+from protopinv.features import FeatureMap, fit_feature_map, measure_moments
+from protopinv.train.config import TrainConfig
+from protopinv.train.rows import Rows
+
+# Rows are converted to float64 a piece at a time, about this many numbers.
+PIECE_NUMBERS = 2**20
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Rows on the host in the type they came in; only a piece at a time is moved and converted."""
+
+    X: NDArray[Any]
+    labels: NDArray[np.integer[Any]]
+    n_classes: int
+
+    def pieces(
+        self, chosen: NDArray[np.integer[Any]], device: torch.device
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """(rows in float64, labels) of the chosen row numbers."""
+        n_pieces = max(1, -(-len(chosen) * self.X.shape[1] // PIECE_NUMBERS))
+        for numbers in np.array_split(chosen, n_pieces):
+            rows, labels = self.X[numbers], self.labels[numbers]
+            yield torch.from_numpy(rows).to(device).double(), torch.from_numpy(labels).to(device)
+
+
+def features_of(
+    source: LabelledRows,
+    chosen: NDArray[np.integer[Any]],
+    config: TrainConfig,
+    device: torch.device,
+) -> FeatureMap:
+    """The map that the configuration asks for, fitted on the chosen rows."""
+    pieces = source.pieces(chosen, device)
+    moments = measure_moments((X, one_hot(y, source.n_classes)) for X, y in pieces)
+    overflowed = ~moments.x_scatter.isfinite()
+    if bool(overflowed.any()):
+        raise DataError(
+            "Feature values must be small enough to be squared, at most about 1e150. "
+            f"Column {int(overflowed.sum(0).argmax())} holds larger ones. Rescale or drop it."
+        )
+    return fit_feature_map(
+        moments,
+        scaling=config.scaling,
+        projection=config.projection,
+        n_components=config.n_components,
+    )
+
+
+def project_rows(
+    source: LabelledRows,
+    chosen: NDArray[np.integer[Any]],
+    features: FeatureMap,
+    config: TrainConfig,
+    device: torch.device,
+) -> Rows:
+    """The chosen rows as the network sees them."""
+    dtype = getattr(torch, config.dtype)
+    Z = torch.empty(len(chosen), features.n_components, dtype=dtype, device=device)
+    done = 0
+    for X, _ in source.pieces(chosen, device):
+        Z[done : done + len(X)] = features.project(X)
+        done += len(X)
+    return Rows(Z, torch.from_numpy(source.labels[chosen]).to(device))
+
+
+def first_bank(rows: Rows, n_classes: int, config: TrainConfig, generator: Generator) -> Bank:
+    """Balanced one-hot outputs; inputs and hidden targets as the configuration asks."""
+    classes = balanced_classes(config.n_prototypes, n_classes)
+    if config.input_init == "stratified":
+        inputs = stratified_inputs(classes, rows.X, rows.y, generator)
+    else:
+        inputs = normal_inputs(config.n_prototypes, rows.X, generator)
+    return start_bank(
+        inputs,
+        one_hot(classes, n_classes),
+        hidden_sizes=config.widths,
+        hidden_scale=config.hidden_scale,
+        ridge=config.ridges,
+        learn_ridge=config.learned_ridges,
+        generator=generator,
+    )

@@ -1,0 +1,267 @@
+"""Commands as a user runs them: real processes, real files, exit codes, one line an error."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from protopinv import load
+from protopinv.cli.output import ExitCode
+
+QUICK = ["--n-prototypes", "12", "--hidden-sizes", "10", "--max-epochs", "40"]
+
+
+def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "protopinv", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "200", **environment},
+        check=False,
+    )
+
+
+def answered(*arguments: object) -> dict:
+    result = run(*arguments, "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def assert_refused(result: subprocess.CompletedProcess[str], code: ExitCode, *words: str) -> None:
+    assert result.returncode == code
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, blobs) -> Path:
+    """A table and a model trained on it."""
+    folder = tmp_path_factory.mktemp("cli")
+    X, y = blobs
+    columns = {f"f{index}": column for index, column in enumerate(X.T)}
+    table = pl.DataFrame({**columns, "kind": np.array(["ant", "bee", "cat"])[y]})
+    table.write_csv(folder / "bugs.csv")
+    table.write_parquet(folder / "bugs.parquet")
+    answer = answered(
+        "train", folder / "bugs.csv", "--target", "kind", "-o", folder / "m.safetensors", *QUICK
+    )
+    assert answer["rows"] == 90
+    assert answer["features"] == 5
+    assert answer["classes"] == 3
+    assert answer["validation_accuracy"] is None
+    return folder
+
+
+def test_demo_learns_the_digits_it_has_not_seen() -> None:
+    answer = answered("demo")
+    assert answer["accuracy"] >= 0.97
+    assert answer["test_rows"] == 450
+
+
+def test_training_twice_writes_the_same_weights(folder: Path) -> None:
+    again = folder / "again.safetensors"
+    answered("train", folder / "bugs.parquet", "--target", "kind", "-o", again, *QUICK)
+    first, second = load(folder / "m.safetensors"), load(again)
+    for mine, theirs in zip(first.network_.weights, second.network_.weights, strict=True):
+        assert mine.equal(theirs)
+
+
+def test_every_hyperparameter_reaches_the_model(folder: Path) -> None:
+    path = folder / "options.safetensors"
+    answered(
+        *("train", folder / "bugs.csv", "--target", "kind", "-o", path, "--seed", 7),
+        *("--hidden-sizes", "8,6", "--ridge", "3,2,1", "--learn-ridge", "false,true,true"),
+        *("--n-components", "none", "--batch-size", "30", "--lr-ratios", "1,0.5,2"),
+        *("--activation", "gelu", "--early-stopping", "--validation-fraction", "0.2"),
+        *("--max-epochs", "12", "--n-prototypes", "9", "--normalize-inputs"),
+    )
+    params = load(path).get_params()
+    expected = {
+        "random_state": 7,
+        "hidden_sizes": (8, 6),
+        "ridge": (3, 2, 1),
+        "learn_ridge": (False, True, True),
+        "n_components": None,
+        "batch_size": 30,
+        "lr_ratios": (1, 0.5, 2),
+        "activation": "gelu",
+        "early_stopping": True,
+        "validation_fraction": 0.2,
+        "normalize_inputs": True,
+    }
+    assert {name: params[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("table", ["bugs.csv", "bugs.parquet"])
+def test_evaluate_scores_the_table(folder: Path, table: str) -> None:
+    answer = answered("evaluate", folder / "m.safetensors", folder / table, "--target", "kind")
+    assert answer["accuracy"] == 1
+    assert np.trace(answer["confusion"]) == answer["n_rows"] == 90
+    assert [score["label"] for score in answer["per_class"]] == ["ant", "bee", "cat"]
+
+
+def test_predict_gives_the_predictions_of_the_model(folder: Path) -> None:
+    model = load(folder / "m.safetensors")
+    X = pl.read_csv(folder / "bugs.csv").drop("kind")
+    result = run("predict", folder / "m.safetensors", folder / "bugs.csv", "--proba")
+    rows = list(csv.DictReader(result.stdout.splitlines()))
+    assert [row["prediction"] for row in rows] == model.predict(X).tolist()
+    probabilities = [[float(row[f"probability_{c}"]) for c in model.classes_] for row in rows]
+    np.testing.assert_array_equal(probabilities, model.predict_proba(X))
+    answer = answered("predict", folder / "m.safetensors", folder / "bugs.csv")
+    assert answer["prediction"] == model.predict(X).tolist()
+
+
+def test_predict_writes_a_file_whole(folder: Path) -> None:
+    out = folder / "predictions.csv"
+    result = run("predict", folder / "m.safetensors", folder / "bugs.csv", "-o", out)
+    assert result.stdout == ""
+    assert f"wrote 90 predictions to {out}" in result.stderr
+    assert len(out.read_text().splitlines()) == 91
+
+
+def test_inspect_shows_shape_counts_and_configuration(folder: Path) -> None:
+    answer = answered("inspect", folder / "m.safetensors")
+    assert answer["layers"] == [5, 10, 3]
+    assert answer["trained_numbers"] == 12 * (5 + 10 + 3)
+    assert answer["shipped_numbers"] == 6 * 10 + 11 * 3
+    assert answer["config"]["max_epochs"] == 40
+    assert answer["classes"] == ["ant", "bee", "cat"]
+
+
+def test_people_get_text(folder: Path) -> None:
+    for arguments in (
+        ("inspect", folder / "m.safetensors"),
+        ("evaluate", folder / "m.safetensors", folder / "bugs.csv", "--target", "kind"),
+    ):
+        result = run(*arguments)
+        assert result.returncode == 0
+        assert "ant" in result.stdout
+        assert result.stderr == ""
+    assert run("--version").stdout.startswith("protopinv ")
+    assert "Watch a network train" in run("--help").stdout
+
+
+def test_a_named_set_without_its_files_is_refused(tmp_path: Path, folder: Path) -> None:
+    nothing = {"PROTOPINV_DATA": "", "XDG_CACHE_HOME": str(tmp_path), "http_proxy": "127.0.0.1:9"}
+    result = run(
+        *("train", "mnist", "-o", tmp_path / "m", *QUICK), **nothing, https_proxy="127.0.0.1:9"
+    )
+    assert_refused(result, ExitCode.DATA, "mnist must be on disk or downloadable")
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["train", "nowhere.csv"], ExitCode.DATA, ["There is no file nowhere.csv"]),
+        (["train", "bugs.csv"], ExitCode.DATA, ["--target COLUMN"]),
+        (["train", "bugs.csv", "--target", "knd"], ExitCode.DATA, ["Did you mean 'kind'?"]),
+        (["train", "bugs.csv", "--target", "f0"], ExitCode.DATA, ["must be numbers", "'kind'"]),
+        (
+            ["train", "bugs.csv", "--target", "kind", "--lr", "-1"],
+            ExitCode.USAGE,
+            ["lr must be a positive number. Got -1.0."],
+        ),
+        (
+            ["train", "bugs.csv", "--target", "kind", "--ridge", "much"],
+            ExitCode.USAGE,
+            ["--ridge takes numbers", "Got 'much'"],
+        ),
+        (
+            ["train", "bugs.csv", "--target", "kind", "-o", "no/m.safetensors"],
+            ExitCode.OUTPUT,
+            ["There is no no. Create it first."],
+        ),
+        (["predict", "bugs.csv", "bugs.csv"], ExitCode.MODEL_FILE, ["must be whole"]),
+        (["predict", "m.safetensors", "other.csv"], ExitCode.DATA, ["no 'f1'"]),
+        (["inspect", "nothing"], ExitCode.MODEL_FILE, ["There is none at nothing"]),
+        (
+            ["evaluate", "m.safetensors", "other.csv", "--target", "f0"],
+            ExitCode.DATA,
+            ["no 'f1'"],
+        ),
+        (["evaluate", "m.safetensors", "bugs.csv"], ExitCode.DATA, ["--target COLUMN"]),
+        (
+            ["predict", "m.safetensors", "digits"],
+            ExitCode.DATA,
+            ["on: 5 features", "digits (test) has 64"],
+        ),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else None,
+)
+def test_what_cannot_be_done_is_one_line_and_a_code(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: ExitCode,
+    words: list[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    Path("other.csv").write_text("f0\n1\n2\n")
+    before = sorted(path.name for path in folder.iterdir())
+    assert_refused(run(*arguments), code, *words)
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_wrong_option_is_the_parsers_to_refuse() -> None:
+    result = run("train", "digits", "--activation", "swish")
+    assert result.returncode == ExitCode.USAGE
+    assert "swish" in result.stderr
+
+
+def test_control_c_saves_the_best_model_so_far(folder: Path) -> None:
+    out = folder / "interrupted.safetensors"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "protopinv", "train", "digits", "-o", out, "--json"),
+            *("--max-epochs", "100000", "--n-prototypes", "20", "--hidden-sizes", "16"),
+            "--verbose",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "FORCE_COLOR": "1", "COLUMNS": "100"},
+    )
+    assert process.stderr is not None
+    while "loss" not in process.stderr.read(1024):
+        assert process.poll() is None
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert json.loads(stdout)["ended"] == "interrupted"
+    assert "warning: Training was interrupted after" in stderr
+    assert load(out).n_iter_ >= 1
+
+
+def test_control_c_elsewhere_is_an_exit_code() -> None:
+    """The signal comes while a model is being read."""
+    program = textwrap.dedent(
+        """
+        import os, signal, sys, time
+        from protopinv import model_file
+        from protopinv.cli import main
+
+        model_file.load = lambda _: os.kill(os.getpid(), signal.SIGINT) or time.sleep(9)
+        sys.argv = ["protopinv", "inspect", "model"]
+        main()
+        """
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == ExitCode.INTERRUPTED
+    assert "Traceback" not in result.stderr

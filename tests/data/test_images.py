@@ -1,0 +1,177 @@
+"""IDX files: parsed, found in their places, fetched from a real server, always verified."""
+
+import gzip
+import hashlib
+import http.server
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from protopinv.data import load_data
+from protopinv.data.idx import parse_idx
+from protopinv.data.images import FASHION_MNIST, MNIST, STEMS, ImageSet, load_images, user_cache
+from protopinv.errors import DataFileError
+
+PIXELS = np.arange(3 * 4 * 5, dtype=np.uint8).reshape(3, 4, 5)
+LABELS = np.array([2, 0, 1], dtype=np.uint8)
+
+
+def idx(array: np.ndarray) -> bytes:
+    sizes = np.array(array.shape, dtype=">u4").tobytes()
+    return bytes([0, 0, 8, array.ndim]) + sizes + array.tobytes()
+
+
+CONTENT = {stem: idx(PIXELS if "images" in stem else LABELS) for stem in STEMS}
+DIGESTS = {stem: hashlib.sha256(content).hexdigest() for stem, content in CONTENT.items()}
+
+
+def write_set(folder: Path, *, packed: bool) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for stem, content in CONTENT.items():
+        if packed:
+            (folder / f"{stem}.gz").write_bytes(gzip.compress(content))
+        else:
+            (folder / stem).write_bytes(content)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A real HTTP server on this machine, and the folder it serves."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    handler = partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}/", folder
+        running.shutdown()
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("PROTOPINV_DATA", raising=False)
+    return user_cache() / "tiny"
+
+
+def tiny(*mirrors: str, system_folder: Path | None = None) -> ImageSet:
+    return ImageSet("tiny", DIGESTS, mirrors, system_folder)
+
+
+def test_idx_files_parse_to_the_array_they_hold() -> None:
+    np.testing.assert_array_equal(parse_idx(idx(PIXELS), "a file"), PIXELS)
+    np.testing.assert_array_equal(parse_idx(idx(LABELS), "a file"), LABELS)
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\0", b"\0\0\x0d\x01\0\0\0\0", b"GIF89a", b"\0\0\x08"])
+def test_what_is_not_idx_is_refused(content: bytes) -> None:
+    with pytest.raises(DataFileError, match=r"must start with 0, 0, 8\. some\.idx starts with"):
+        parse_idx(content, "some.idx")
+
+
+@pytest.mark.parametrize("content", [idx(PIXELS)[:-1], idx(PIXELS) + b"!", idx(PIXELS)[:9]])
+def test_idx_of_another_length_is_refused(content: bytes) -> None:
+    with pytest.raises(DataFileError, match="as long as its header says"):
+        parse_idx(content, "some.idx")
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_files_are_found_in_the_folder_of_the_variable(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, packed: bool, split: str
+) -> None:
+    write_set(tmp_path / "mine" / "tiny", packed=packed)
+    monkeypatch.setenv("PROTOPINV_DATA", str(tmp_path / "mine"))
+    data = load_images(tiny(), split)
+    np.testing.assert_array_equal(data.X, PIXELS.reshape(3, 20))
+    assert data.X.dtype == np.uint8
+    assert data.y is not None
+    assert data.y.tolist() == [2, 0, 1]
+
+
+def test_files_are_found_in_the_cache_and_the_system_folder(tmp_path: Path, cache: Path) -> None:
+    write_set(cache, packed=True)
+    assert len(load_images(tiny(), "train").X) == 3
+    for path in cache.iterdir():
+        path.unlink()
+    write_set(tmp_path / "system", packed=True)
+    assert len(load_images(tiny(system_folder=tmp_path / "system"), "train").X) == 3
+
+
+def test_a_download_lands_in_the_cache_and_is_not_repeated(
+    server: tuple[str, Path], cache: Path
+) -> None:
+    address, folder = server
+    write_set(folder, packed=True)
+    assert len(load_images(tiny(address), "train").X) == 3
+    assert sorted(path.name for path in cache.iterdir()) == [
+        "train-images-idx3-ubyte.gz",
+        "train-labels-idx1-ubyte.gz",
+    ]
+    for path in folder.iterdir():
+        path.unlink()
+    assert len(load_images(tiny(address), "train").X) == 3
+
+
+def test_a_bad_mirror_is_passed_over(server: tuple[str, Path], cache: Path) -> None:
+    address, folder = server
+    write_set(folder, packed=True)
+    assert len(load_images(tiny(address + "nowhere/", address), "train").X) == 3
+
+
+@pytest.mark.parametrize("fault", ["missing", "wrong", "cut"])
+def test_nothing_bad_is_kept(server: tuple[str, Path], cache: Path, fault: str) -> None:
+    address, folder = server
+    packed = gzip.compress(CONTENT[STEMS[0]])
+    if fault != "missing":
+        bad = gzip.compress(b"something else") if fault == "wrong" else packed[:-9]
+        (folder / f"{STEMS[0]}.gz").write_bytes(bad)
+    with pytest.raises(DataFileError, match="tiny must be on disk or downloadable") as failure:
+        load_images(tiny(address), "train")
+    assert "PROTOPINV_DATA" in str(failure.value)
+    assert list(cache.iterdir()) == []
+
+
+def test_a_download_needs_an_http_address(cache: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataFileError, match="needs an http address"):
+        load_images(tiny(f"file://{tmp_path}/"), "train")
+
+
+def test_a_damaged_file_on_disk_is_named(cache: Path) -> None:
+    write_set(cache, packed=False)
+    (cache / STEMS[0]).write_bytes(CONTENT[STEMS[0]][:-1] + b"!")
+    with pytest.raises(DataFileError, match=r"known SHA-256.*train-images.*Delete it"):
+        load_images(tiny(), "train")
+
+
+HERE = os.environ.get("PROTOPINV_DATA")
+
+
+@pytest.mark.skipif(not HERE, reason="needs PROTOPINV_DATA: a folder with the public image sets")
+@pytest.mark.parametrize("images", [MNIST, FASHION_MNIST], ids=lambda images: images.name)
+def test_the_public_sets_have_their_known_digests(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    offline = replace(images, mirrors=(), system_folder=None)
+    for split, n in (("train", 60_000), ("test", 10_000)):
+        data = load_images(offline, split)
+        assert data.X.shape == (n, 784)
+        assert np.bincount(data.y).min() > 0.08 * n
+
+
+def test_digits_split_without_overlap() -> None:
+    train, test = load_data("digits", split="train"), load_data("digits", split="test")
+    assert len(train.X) + len(test.X) == 1797
+    assert len(test.X) == 450
+    assert np.bincount(test.y).min() > 30

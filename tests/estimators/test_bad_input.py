@@ -1,0 +1,160 @@
+"""Every kind of bad data gives a finite, working model or one clear error; never torch's own."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from protopinv import ProtoPINVClassifier
+from protopinv.errors import DataError, GuardWarning, TrainingError
+
+
+def quick(**options: object) -> ProtoPINVClassifier:
+    chosen = {"n_prototypes": 15, "hidden_sizes": (12,), "max_epochs": 40, "random_state": 0}
+    return ProtoPINVClassifier(**{**chosen, **options})
+
+
+def assert_finite(model: ProtoPINVClassifier, X: np.ndarray) -> None:
+    probabilities = model.predict_proba(X)
+    assert np.isfinite(probabilities).all()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_are_refused(blobs, bad: float) -> None:
+    X, y = blobs
+    poisoned = X.copy()
+    poisoned[3, 2] = bad
+    with pytest.raises(ValueError, match=r"(?i)contains (nan|infinity)"):
+        quick().fit(poisoned, y)
+    model = quick().fit(X, y)
+    with pytest.raises(ValueError, match=r"(?i)contains (nan|infinity)"):
+        model.predict(poisoned)
+
+
+def test_targets_that_are_not_finite_are_refused(blobs) -> None:
+    X, y = blobs
+    y = y.astype(float)
+    y[0] = np.nan
+    with pytest.raises(ValueError, match="contains NaN"):
+        quick().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("X", "rule"),
+    [
+        (np.empty((0, 3)), r"0 sample\(s\)"),
+        (np.empty((5, 0)), r"0 feature\(s\)"),
+        (np.arange(5.0), "Expected 2D array"),
+    ],
+)
+def test_no_rows_no_columns_and_flat_rows_are_refused(X: np.ndarray, rule: str) -> None:
+    with pytest.raises(ValueError, match=rule):
+        quick().fit(X, np.arange(len(X)) % 2)
+
+
+def test_one_class_is_refused(blobs) -> None:
+    X, _ = blobs
+    with pytest.raises(DataError, match=r"at least two classes\. y holds only one class.*Check"):
+        quick().fit(X, np.ones(len(X)))
+
+
+def test_lengths_that_differ_are_refused(blobs) -> None:
+    X, y = blobs
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        quick().fit(X, y[:-1])
+
+
+def test_a_continuous_target_is_refused(blobs) -> None:
+    X, _ = blobs
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        quick().fit(X, X[:, 0])
+
+
+def test_another_number_of_columns_is_refused(blobs) -> None:
+    X, y = blobs
+    with pytest.raises(ValueError, match="expecting 5 features"):
+        quick().fit(X, y).predict(X[:, :4])
+
+
+@pytest.mark.parametrize("input_init", ["stratified", "normal"])
+@pytest.mark.parametrize("n_rows", [2, 3, 7])
+def test_fewer_rows_than_prototypes_train(blobs, n_rows: int, input_init: str) -> None:
+    X, y = blobs
+    model = quick(input_init=input_init).fit(X[:n_rows], y[:n_rows])
+    assert model.score(X[:n_rows], y[:n_rows]) == 1
+    assert_finite(model, X)
+
+
+@pytest.mark.parametrize("scaling", ["none", "global", "feature"])
+@pytest.mark.parametrize("projection", ["none", "pca", "pls"])
+def test_constant_and_duplicate_columns_train(blobs, scaling: str, projection: str) -> None:
+    X, y = blobs
+    wide = np.hstack([X, X, np.full((len(X), 2), 1e6), np.zeros((len(X), 1))])
+    model = quick(scaling=scaling, projection=projection)
+    with warnings.catch_warnings():
+        # Unscaled columns of a million may cost steps, and the guard says so.
+        warnings.simplefilter("ignore" if scaling == "none" else "error", GuardWarning)
+        model.fit(wide, y)
+    assert_finite(model, wide)
+    if scaling != "none" or projection != "none":
+        assert model.score(wide, y) > 0.95
+
+
+@pytest.mark.parametrize("projection", ["none", "pca", "pls"])
+def test_rows_that_are_all_the_same_train(projection: str) -> None:
+    X = np.full((20, 3), 7.5)
+    model = quick(projection=projection).fit(X, np.arange(20) % 2)
+    assert_finite(model, X)
+
+
+@pytest.mark.parametrize("projection", ["none", "pca", "pls"])
+@pytest.mark.parametrize("scaling", ["global", "feature"])
+@pytest.mark.parametrize("size", [1e30, 1e-30, 1e100])
+def test_huge_and_tiny_values_train(blobs, size: float, scaling: str, projection: str) -> None:
+    X, y = blobs
+    model = quick(scaling=scaling, projection=projection).fit(X * size, y)
+    assert model.score(X * size, y) == 1
+
+
+@pytest.mark.parametrize("scaling", ["global", "feature"])
+def test_one_huge_value_among_ordinary_ones_trains(blobs, scaling: str) -> None:
+    X, y = blobs
+    spiked = X.copy()
+    spiked[0, 0] = 1e30
+    assert_finite(quick(scaling=scaling).fit(spiked, y), spiked)
+
+
+def test_huge_values_without_scaling_give_a_model_or_one_clear_error(blobs) -> None:
+    X, y = blobs
+    with pytest.raises(TrainingError, match=r"Scale the features|scaling='feature'"):
+        quick(scaling="none", projection="none").fit(X * 1e30, y)
+
+
+def test_values_too_large_to_square_are_refused(blobs) -> None:
+    X, y = blobs
+    with pytest.raises(DataError, match=r"at most about 1e150\. Column \d holds larger ones"):
+        quick().fit(X * 1e200, y)
+
+
+def test_a_hold_out_too_small_is_refused(blobs) -> None:
+    X, y = blobs
+    with pytest.raises(DataError, match=r"at least one row on each side\. 4 rows"):
+        quick(early_stopping=True).fit(X[:4], y[:4])
+
+
+def test_a_class_of_one_row_can_be_held_out(blobs) -> None:
+    X, y = blobs
+    y = y.copy()
+    y[0] = 9
+    model = quick(early_stopping=True).fit(X, y)
+    assert model.classes_.tolist() == [0, 1, 2, 9]
+    assert_finite(model, X)
+
+
+def test_a_failed_fit_leaves_no_half_fitted_model(blobs) -> None:
+    X, y = blobs
+    model = quick(scaling="none", projection="none")
+    with pytest.raises(TrainingError):
+        model.fit(X * 1e30, y)
+    assert not hasattr(model, "network_")

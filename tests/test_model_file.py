@@ -1,0 +1,181 @@
+"""Save and load are the identity, bit for bit; whatever else a file holds is one clear error."""
+
+import json
+import pickle
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from sklearn.exceptions import NotFittedError
+
+from protopinv import ProtoPINVClassifier, load
+from protopinv.errors import ModelFileError, OutputError
+from protopinv.model_file import FORMAT
+
+
+@pytest.fixture(scope="module")
+def model(blobs) -> ProtoPINVClassifier:
+    X, y = blobs
+    return ProtoPINVClassifier(
+        9,
+        hidden_sizes=(8, 6),
+        ridge=(3.0, 2.0, 1.0),
+        learn_ridge=True,
+        early_stopping=True,
+        max_epochs=30,
+        random_state=4,
+    ).fit(X, y)
+
+
+@pytest.fixture
+def path(model: ProtoPINVClassifier, tmp_path: Path) -> Path:
+    model.save(tmp_path / "model.safetensors")
+    return tmp_path / "model.safetensors"
+
+
+DROPPED = "(dropped)"
+
+
+def rewrite(path: Path, **changes: object) -> None:
+    """The same file with some header values changed; DROPPED drops its key."""
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        header = json.loads(file.metadata()[FORMAT])
+    header.update(changes)
+    kept = {key: value for key, value in header.items() if value != DROPPED}
+    save_file(tensors, path, metadata={FORMAT: json.dumps(kept)})
+
+
+def test_a_loaded_model_is_the_saved_one(model: ProtoPINVClassifier, path: Path, blobs) -> None:
+    X, y = blobs
+    back = load(path)
+    np.testing.assert_array_equal(back.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(back.predict(X), model.predict(X))
+    assert back.get_params() == model.get_params()
+    assert back.history_ == model.history_
+    assert all(map(torch.equal, back.bank_.trained, model.bank_.trained))
+    assert back.n_features_in_ == 5
+    assert back.score(X, y) == model.score(X, y)
+
+
+def test_saving_again_gives_the_same_bytes(path: Path, tmp_path: Path) -> None:
+    load(path).save(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
+
+
+def test_the_header_is_plain_json_and_says_what_the_file_is(path: Path) -> None:
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][FORMAT])
+    assert header["format_version"] == 1
+    assert header["task"] == "classification"
+    assert header["classes"] == [0, 1, 2]
+    assert header["feature_names"] is None
+    assert header["config"]["hidden_sizes"] == [8, 6]
+
+
+def test_a_loaded_model_can_be_pickled_and_refitted(path: Path, blobs) -> None:
+    X, y = blobs
+    back = pickle.loads(pickle.dumps(load(path)))
+    np.testing.assert_array_equal(back.predict(X), load(path).predict(X))
+    first = back.predict_proba(X)
+    np.testing.assert_array_equal(back.fit(X, y).predict_proba(X), first)  # the seed is kept
+
+
+def test_every_cut_of_the_file_is_refused(path: Path) -> None:
+    whole = path.read_bytes()
+    for length in [0, 1, 7, 8, 100, len(whole) // 2, len(whole) - 1]:
+        path.write_bytes(whole[:length])
+        with pytest.raises(ModelFileError, match=r"must be whole and in safetensors format\."):
+            load(path)
+
+
+@pytest.mark.parametrize("content", [b"PK\x03\x04 a zip", pickle.dumps({"a": 1}), b"\xff" * 64])
+def test_foreign_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(ModelFileError, match="must be whole and in safetensors format"):
+        load(tmp_path / "x")
+
+
+def test_a_safetensors_file_of_another_program_is_refused(tmp_path: Path) -> None:
+    save_file({"weight": torch.ones(2)}, tmp_path / "x")
+    with pytest.raises(ModelFileError, match="must come from protopinv"):
+        load(tmp_path / "x")
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
+    for place in (tmp_path / "none", tmp_path):
+        with pytest.raises(ModelFileError, match=r"must exist\. There is none at"):
+            load(place)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format_version": 99, "written_by": "protopinv 9"}, "format 99, written by protopinv 9"),
+        ({"format_version": "1"}, "reads model files up to format 1"),
+        ({"classes": [0, 1]}, "3 outputs for 2 classes"),
+        ({"feature_names": ["a"]}, "1 feature names for 5 features"),
+        ({"activation": "wave"}, "unknown activation 'wave'"),
+        ({"history": DROPPED}, "must fit together"),
+        ({"history": {"unheard": 1}}, "a configuration this version knows"),
+        ({"config": {"lr": -1}}, r"a configuration this version knows.*lr must be"),
+        ({"config": {"unheard": 1}}, "a configuration this version knows"),
+        ({"task": "regression"}, r"loads classifiers\. .* holds a model for 'regression'"),
+    ],
+    ids=str,
+)
+def test_a_header_that_does_not_fit_is_refused(
+    path: Path, changes: dict[str, object], message: str
+) -> None:
+    rewrite(path, **changes)
+    with pytest.raises(ModelFileError, match=message):
+        load(path)
+
+
+@pytest.mark.parametrize("dropped", ["bank.inputs", "network.0", "network.2", "features.mean"])
+def test_a_file_without_one_of_its_tensors_is_refused(path: Path, dropped: str) -> None:
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    del tensors[dropped]
+    save_file(tensors, path, metadata=metadata)
+    with pytest.raises(ModelFileError, match="must fit together"):
+        load(path)
+
+
+def test_a_failed_save_leaves_the_old_file_and_nothing_else(
+    model: ProtoPINVClassifier, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = path.read_bytes()
+
+    def full_disk(_tensors: object, target: Path, **_: object) -> None:
+        Path(target).write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("protopinv.model_file.save_file", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        model.save(path)
+    assert path.read_bytes() == before
+    assert [item.name for item in path.parent.iterdir()] == [path.name]
+
+
+def test_a_place_that_cannot_be_written_is_refused(
+    model: ProtoPINVClassifier, tmp_path: Path
+) -> None:
+    missing = tmp_path / "no" / "m.safetensors"
+    with pytest.raises(OutputError, match=re.escape(f"There is no {missing.parent}. Create it")):
+        model.save(missing)
+    with pytest.raises(OutputError, match="is a folder"):
+        model.save(tmp_path)
+
+
+def test_an_unfitted_model_cannot_be_saved(tmp_path: Path) -> None:
+    with pytest.raises(NotFittedError):
+        ProtoPINVClassifier().save(tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
