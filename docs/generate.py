@@ -29,9 +29,7 @@ def command_line() -> str:
     pages += ["```text", group.get_help(root).strip(), "```"]
     for name, command in group.commands.items():
         context = typer.Context(command, info_name=name, parent=root, terminal_width=90)
-        text = (
-            command.get_help(context).strip().replace("--verbose / --quiet ", "--verbose/--quiet")
-        )
+        text = command.get_help(context).strip()
         pages += ["", f"## protopinv {name}", "", "```text", text, "```"]
     return "\n".join(pages) + "\n"
 

@@ -27,8 +27,9 @@ def train(
     device: Device = "auto",
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     verbose: Annotated[
-        bool, typer.Option("--verbose/--quiet", help="Show progress; default: in a terminal.")
-    ] = sys.stderr.isatty(),
+        bool | None,
+        typer.Option("--verbose/--quiet", help="Show progress; default: in a terminal."),
+    ] = None,
     as_json: AsJson = False,
     **hyperparameters: Any,
 ) -> None:
@@ -46,7 +47,7 @@ def train(
         **parse_hyperparameters(hyperparameters),
         device=device,
         random_state=seed,
-        verbose=int(verbose),
+        verbose=int(sys.stderr.isatty() if verbose is None else verbose),
     )
     estimator.config()
     rows = load_data(data, split="train", target=target)
