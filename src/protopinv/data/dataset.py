@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Dataset:
-    """``X`` is an array in the type it came in, or a frame of number columns; ``y`` holds labels."""
+    """``X`` is an array in the type it came in, or a frame of numbers; ``y`` holds labels."""
 
     name: str
     X: Any
