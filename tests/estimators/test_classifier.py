@@ -200,15 +200,3 @@ def test_progress_goes_to_stderr_and_only_when_asked(blobs, capfd) -> None:
     assert captured.out == ""
     assert "epoch 60/60 loss " in captured.err
     assert "validation 1.0000" in captured.err
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that torch can use")
-@pytest.mark.parametrize(
-    "options", [{}, {"batch_size": 16}, {"input_noise": 0.1, "early_stopping": True}], ids=str
-)
-def test_a_gpu_learns_and_predicts_the_same(blobs, options: dict[str, object]) -> None:
-    X, y = blobs
-    on_gpu = quick(device="cuda", **options).fit(X, y)
-    assert on_gpu.score(X, y) == 1
-    on_host = pickle.loads(pickle.dumps(on_gpu)).set_params(device="cpu")
-    np.testing.assert_allclose(on_host.predict_proba(X), on_gpu.predict_proba(X), atol=1e-9)
