@@ -64,7 +64,7 @@ def main() -> None:
     for name, value in result.items():
         print(f"{name:26} {value if value is None else round(value, 4)}")
     if options.record:
-        task = {"task": f"one full-batch epoch, MNIST, {ROWS} rows, p=150, h=512, PCA-400, float32"}
+        task = {"task": f"One full-batch epoch, MNIST, {ROWS} rows, p=150, h=512, PCA-400, float32"}
         content = {**task, "repeats": options.repeats, "results": result}
         print("wrote", write(f"epoch-{options.device}", content, options.device, None))
 

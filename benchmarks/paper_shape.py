@@ -106,7 +106,7 @@ def main() -> None:
                 f"over {len(scores)} seeds, {seconds:.1f} s"
             )
     if options.record:
-        content = {"task": "paper's shape, official test sets", "results": results}
+        content = {"task": "The paper's shape, official test sets", "results": results}
         print("wrote", write("paper-shape", content, options.device, options.folder))
 
 

@@ -79,7 +79,7 @@ def epoch_table(record: dict[str, Any]) -> list[str]:
     """An epoch against the paper's listing."""
     result = record["results"]
     memory = result["peak_megabytes_over_data"]
-    lines = ["## An epoch against the paper's listing", "", f"{record['task'].capitalize()}."]
+    lines = ["## An epoch against the paper's listing", "", f"{record['task']}."]
     lines += ["", "| | seconds |", "|---|---|"]
     lines += [f"| the paper's listing | {result['listing_seconds']:.3f} |"]
     lines += [f"| protopinv | {result['our_seconds']:.3f} |"]
