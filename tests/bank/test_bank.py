@@ -85,13 +85,22 @@ def test_normal_inputs_have_the_scale_of_the_rows(generator: torch.Generator) ->
     assert normal_inputs(500, X, generator).std() == pytest.approx(7, rel=0.05)
 
 
-def test_copying_where_false_changes_nothing(generator: torch.Generator) -> None:
+def test_replacing_asks_the_condition_and_shares_nothing(generator: torch.Generator) -> None:
     bank, other = small_bank(generator), small_bank(generator)
-    before = bank.snapshot()
-    bank.copy_(other, where=torch.tensor(False))
-    assert all(map(torch.equal, bank.trained, before.trained))
-    bank.copy_(other, where=torch.tensor(True))
-    assert all(map(torch.equal, bank.trained, other.trained))
+    same = bank.replaced(other, where=torch.tensor(False))
+    assert all(map(torch.equal, same.trained, bank.trained))
+    new = bank.replaced(other, where=torch.tensor(True))
+    assert all(map(torch.equal, new.trained, other.trained))
+    other.inputs.zero_()
+    assert not torch.equal(new.inputs, other.inputs)
+
+
+def test_copying_in_place_keeps_the_tensors(generator: torch.Generator) -> None:
+    leaves, other = small_bank(generator).leaves(), small_bank(generator)
+    inputs = leaves.inputs
+    leaves.copy_(other)
+    assert leaves.inputs is inputs
+    assert all(map(torch.equal, leaves.trained, other.trained))
 
 
 def test_names_and_back_is_the_identity(generator: torch.Generator) -> None:

@@ -154,6 +154,24 @@ def test_people_get_text(folder: Path) -> None:
     assert "Watch a network train" in run("--help").stdout
 
 
+@pytest.mark.skipif(
+    not os.environ.get("PROTOPINV_DATA"),
+    reason="needs PROTOPINV_DATA: a folder with the public image sets",
+)
+def test_mnist_is_learned_from_its_files(tmp_path: Path) -> None:
+    path = tmp_path / "mnist.safetensors"
+    answer = answered(
+        *("train", "mnist", "-o", path, "--scaling", "global", "--max-epochs", "2"),
+        *("--batch-size", "1000", "--lr", "0.05", "--validation-fraction", "0.1"),
+        *("--hidden-sizes", "128", "--n-components", "100", "--n-prototypes", "100"),
+    )
+    assert answer["rows"] == 60_000
+    score = answered("evaluate", path, "mnist")
+    assert score["n_rows"] == 10_000
+    assert score["accuracy"] > 0.92
+    assert abs(score["accuracy"] - answer["validation_accuracy"]) < 0.03
+
+
 def test_a_named_set_without_its_files_is_refused(tmp_path: Path, folder: Path) -> None:
     nothing = {"PROTOPINV_DATA": "", "XDG_CACHE_HOME": str(tmp_path), "http_proxy": "127.0.0.1:9"}
     result = run(

@@ -3,8 +3,9 @@
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeVar, get_args, get_origin
 
 import numpy as np
 import torch
@@ -21,25 +22,43 @@ from protopinv.train.model import train_classifier
 from protopinv.train.prepare import PIECE_NUMBERS, LabelledRows
 from protopinv.train.progress import progress
 
+Estimator = TypeVar("Estimator", bound=type)
 
+
+def _with_parameters(estimator: Estimator) -> Estimator:
+    """Fill ``{parameters}`` in the docstring from TrainConfig, where each is explained once."""
+    entries = (
+        f"{item.name} : {_type_name(item.type)}, default={item.default!r}\n"
+        f"        {item.metadata['help']}"
+        for item in fields(TrainConfig)
+    )
+    estimator.__doc__ = (estimator.__doc__ or "").format(parameters="\n    ".join(entries))
+    return estimator
+
+
+def _type_name(kind: Any) -> str:
+    """A type as scikit-learn's docstrings write it."""
+    if get_origin(kind) is Literal:
+        return "{" + ", ".join(map(repr, get_args(kind))) + "}"
+    text = kind.__name__ if isinstance(kind, type) else str(kind)
+    return text.replace("collections.abc.", "").replace("typing.", "")
+
+
+@_with_parameters
 class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
     """A small network whose weights are solved from a trained bank of prototypes.
 
     Adam trains prototype inputs, hidden targets and outputs; every weight matrix is the ridge
-    regression from one to the next, solved anew at each step. Every parameter is explained in
-    ``protopinv.train.config.TrainConfig`` and by ``protopinv train --help``.
+    regression from one to the next, solved anew at each step.
 
     Parameters
     ----------
-    n_prototypes : int
-        Prototypes in the bank.
-    hidden_sizes : int or sequence of int
-        Hidden widths, one a layer.
-    device : {"auto", "cpu", "cuda"}
-        Where to train; "auto" takes a GPU where torch sees one.
-    random_state : int, RandomState or None
+    {parameters}
+    device : {{"auto", "cpu", "cuda"}}, default="auto"
+        Where to train and predict; "auto" takes a GPU where torch sees one.
+    random_state : int, RandomState or None, default=None
         The same value gives the same model on the same machine.
-    verbose : int
+    verbose : int, default=0
         1 shows a progress bar on stderr.
 
     Attributes

@@ -1,5 +1,6 @@
 """What happened during training, epoch by epoch."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -64,17 +65,16 @@ class History:
 
 
 class Recorder:
-    """Collects numbers that may still be on the device; ``floats`` reads them all at once."""
+    """Collects numbers that may still be on the device; ``columns`` reads them all at once."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, list[Tensor]] = {}
+        self._epochs: list[Mapping[str, Tensor]] = []
 
-    def add(self, **numbers: Tensor) -> None:
-        """One more epoch."""
-        for name, number in numbers.items():
-            self._rows.setdefault(name, []).append(number.detach())
+    def add(self, numbers: Mapping[str, Tensor]) -> None:
+        """One more epoch; every epoch has the same names."""
+        self._epochs.append({name: number.detach() for name, number in numbers.items()})
 
-    def floats(self, name: str) -> list[Any]:
-        """The column as Python numbers, or an empty list."""
-        rows = self._rows.get(name)
-        return torch.stack(rows).tolist() if rows else []
+    def columns(self) -> dict[str, Any]:
+        """For each name a list of Python numbers, one an epoch."""
+        names = self._epochs[0] if self._epochs else ()
+        return {name: torch.stack([row[name] for row in self._epochs]).tolist() for name in names}

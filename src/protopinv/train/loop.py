@@ -46,77 +46,97 @@ def train(
     Ctrl-C it is the best so far: on ``validation``, or without it by training loss.
     """
     started = clock()
-    leaves = bank.leaves()
     chunk = chunk_rows(max(rows.X.shape[1], *config.widths), rows.X.dtype, rows.X.device)
-    step = Step(leaves, architecture, config, loss, chunk=chunk, generator=generator)
-    best = BestBank(leaves)
-    guard = Guard(step, best)
-    recorder = Recorder()
-    rates: list[float] = []
+    step = Step(bank.leaves(), architecture, config, loss, chunk=chunk, generator=generator)
+    run = _Run(step, rows, validation)
     ending: Ending = "finished"
     try:
         for epoch in range(config.max_epochs):
-            at_start = leaves.snapshot()
-            mean_loss, factor = _run_epoch(step, guard, rows, epoch)
-            if validation is None:
-                best.offer(at_start, -mean_loss, mean_loss, epoch)
-                report = EpochReport(epoch, mean_loss, None)
-            else:
-                score, validation_loss = step.evaluate(validation)
-                best.offer(leaves, score, validation_loss, epoch)
-                recorder.add(validation_score=score, validation_loss=validation_loss)
-                report = EpochReport(epoch, mean_loss, score)
-            recorder.add(loss=mean_loss, ridge=leaves.ridge)
-            rates.append(step.optimizer.peak * factor)
+            report = run.epoch(epoch)
             if observer is not None:
                 observer(report)
-            if config.early_stopping and guard.due() and _stalled(best, epoch, config):
+            if config.early_stopping and run.stalled(epoch):
                 ending = "stopped early"
                 break
     except KeyboardInterrupt:
         ending = "interrupted"
-    guard.review()
+    run.guard.review()
     keep_best = config.early_stopping or ending == "interrupted"
-    best_epoch = best.best_epoch()
-    history = History(
-        loss=recorder.floats("loss"),
-        lr=rates,
-        ridge=recorder.floats("ridge"),
-        validation_score=recorder.floats("validation_score"),
-        validation_loss=recorder.floats("validation_loss"),
-        seconds=clock() - started,
-        ending=ending,
-        best_epoch=best_epoch,
-        kept_epoch=best_epoch if keep_best else len(rates) - 1,
-        steps=guard.steps,
-        skipped_steps=guard.skipped_steps,
-        rate_cuts=guard.rate_cuts,
-        events=guard.events,
-    )
-    return (best.bank if keep_best else leaves.snapshot()), history
+    kept = run.best.bank if keep_best else step.bank.snapshot()
+    return kept, run.history(ending, keep_best=keep_best, seconds=clock() - started)
 
 
-def _run_epoch(step: Step, guard: Guard, rows: Rows, epoch: int) -> tuple[Float[Tensor, ""], float]:
-    """One pass over the rows: the mean loss of its steps, and the last factor of the rate."""
-    config = step.config
-    per_epoch = 1 if config.batch_size is None else -(-len(rows) // config.batch_size)
-    losses = []
-    factor = 0.0
-    for index, batch in enumerate(rows.batches(config.batch_size, step.generator)):
-        factor = rate_factor(
-            epoch * per_epoch + index,
-            total=config.max_epochs * per_epoch,
-            warmup=config.warmup_epochs * per_epoch,
-            schedule=config.schedule,
+class _Run:
+    """One training run: what an epoch does, and what is remembered of it."""
+
+    def __init__(self, step: Step, rows: Rows, validation: Rows | None) -> None:
+        self.step = step
+        self.rows = rows
+        self.validation = validation
+        self.best = BestBank(step.bank)
+        self.guard = Guard(step, self.best)
+        self.recorder = Recorder()
+
+    def epoch(self, epoch: int) -> EpochReport:
+        """One pass over the rows, then judge the bank: on validation, or by its training loss.
+
+        The loss of a full-batch epoch is that of the bank before the update, so without validation
+        it is the bank at the start of the epoch that is judged.
+        """
+        at_start = self.step.bank.snapshot() if self.validation is None else None
+        loss, rate = self._pass_over_rows(epoch)
+        numbers = {"loss": loss, "lr": torch.tensor(rate), "ridge": self.step.bank.ridge}
+        score = None
+        if at_start is not None:
+            self.best.offer(at_start, -loss, loss, epoch)
+        elif self.validation is not None:
+            score, validation_loss = self.step.evaluate(self.validation)
+            self.best.offer(self.step.bank, score, validation_loss, epoch)
+            numbers |= {"validation_score": score, "validation_loss": validation_loss}
+        self.recorder.add(numbers)
+        return EpochReport(epoch, loss, score)
+
+    def stalled(self, epoch: int) -> bool:
+        """Whether the best epoch is long past; on a GPU asked only when the guard reads anyway."""
+        config = self.step.config
+        if config.batch_size is None and not self.guard.due():
+            return False
+        best_epoch = self.best.epoch_on_host()
+        return epoch - (-1 if best_epoch is None else best_epoch) >= config.n_iter_no_change
+
+    def history(self, ending: Ending, *, keep_best: bool, seconds: float) -> History:
+        """All that was recorded, as plain numbers."""
+        columns = self.recorder.columns()
+        best_epoch = self.best.epoch_on_host()
+        last_epoch = len(columns["loss"]) - 1 if columns else None
+        return History(
+            **columns,
+            seconds=seconds,
+            ending=ending,
+            best_epoch=best_epoch,
+            kept_epoch=best_epoch if keep_best else last_epoch,
+            steps=self.guard.steps,
+            skipped_steps=self.guard.skipped_steps,
+            rate_cuts=self.guard.rate_cuts,
+            events=self.guard.events,
         )
-        report = step(batch, factor)
-        losses.append(report.loss)
-        guard.watch(report)
-        if guard.due():
-            guard.review()
-    return torch.stack(losses).mean(), factor
 
-
-def _stalled(best: BestBank, epoch: int, config: TrainConfig) -> bool:
-    best_epoch = best.best_epoch()
-    return epoch - (-1 if best_epoch is None else best_epoch) >= config.n_iter_no_change
+    def _pass_over_rows(self, epoch: int) -> tuple[Float[Tensor, ""], float]:
+        """The mean loss of the steps of an epoch, and the last learning rate."""
+        config = self.step.config
+        per_epoch = 1 if config.batch_size is None else -(-len(self.rows) // config.batch_size)
+        losses = []
+        factor = 0.0
+        for index, batch in enumerate(self.rows.batches(config.batch_size, self.step.generator)):
+            factor = rate_factor(
+                epoch * per_epoch + index,
+                total=config.max_epochs * per_epoch,
+                warmup=config.warmup_epochs * per_epoch,
+                schedule=config.schedule,
+            )
+            report = self.step(batch, factor)
+            losses.append(report.loss)
+            self.guard.watch(report)
+            if self.guard.due():
+                self.guard.review()
+        return torch.stack(losses).mean(), self.step.optimizer.peak * factor

@@ -12,23 +12,33 @@ class BestBank:
 
     def __init__(self, bank: Bank) -> None:
         device = bank.inputs.device
-        self.bank = bank.snapshot()
-        self.score = torch.full((), -torch.inf, device=device)
-        self.loss = torch.full((), torch.inf, device=device)
-        self.epoch = torch.full((), -1, device=device)
+        nothing_yet = (-torch.inf, torch.inf, -1)
+        score, loss, epoch = (torch.full((), value, device=device) for value in nothing_yet)
+        self._kept = (bank.snapshot(), score, loss, epoch)
+
+    @property
+    def bank(self) -> Bank:
+        """A copy of the best bank, or of the first one before any was offered."""
+        return self._kept[0].snapshot()
 
     @torch.no_grad()
     def offer(
         self, bank: Bank, score: Float[Tensor, ""], loss: Float[Tensor, ""], epoch: int
     ) -> None:
-        """Keep a copy of the bank if it is better, without asking the host."""
-        better = (score > self.score) | ((score == self.score) & (loss < self.loss))
-        self.bank.copy_(bank, where=better)
-        self.score = torch.where(better, score.to(self.score), self.score)
-        self.loss = torch.where(better, loss.to(self.loss), self.loss)
-        self.epoch = torch.where(better, epoch, self.epoch)
+        """Keep a copy of the bank if it is better, without asking the host.
 
-    def best_epoch(self) -> int | None:
-        """Counted from zero; None before any finite one. Reads the device."""
-        epoch = int(self.epoch)
+        What is kept changes in one assignment, so Ctrl-C never finds half of it.
+        """
+        kept_bank, kept_score, kept_loss, kept_epoch = self._kept
+        better = (score > kept_score) | ((score == kept_score) & (loss < kept_loss))
+        self._kept = (
+            kept_bank.replaced(bank, where=better),
+            torch.where(better, score.to(kept_score), kept_score),
+            torch.where(better, loss.to(kept_loss), kept_loss),
+            torch.where(better, epoch, kept_epoch),
+        )
+
+    def epoch_on_host(self) -> int | None:
+        """When the best bank was found, counted from zero; None before any. Reads the device."""
+        epoch = int(self._kept[3])
         return epoch if epoch >= 0 else None
