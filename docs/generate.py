@@ -62,12 +62,12 @@ def accuracy_table(record: dict[str, Any]) -> list[str]:
     lines += [
         "configurations were chosen on 6,000 held-out rows, the test set was scored once a run."
     ]
-    lines += ["", "| data | configuration | test % | trained | shipped | training |"]
+    lines += ["", "| data | ingredients | test % | trained | shipped | training |"]
     lines += ["|---|---|---|---|---|---|"]
     for row in record["results"]:
         spread = f" ± {row['test_percent_sd']:.2f}" if row["test_percent_sd"] is not None else ""
         lines.append(
-            f"| {row['dataset']} | {row['configuration']} "
+            f"| {row['dataset']} | {row['ingredients']} "
             f"| {row['test_percent_mean']:.2f}{spread} (n = {len(row['runs'])}) "
             f"| {row['trained_numbers']:,} | {row['shipped_numbers']:,} "
             f"| {row['training_seconds_median']:.1f} s |"

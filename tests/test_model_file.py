@@ -119,6 +119,15 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     [
         ({"format_version": 99, "written_by": "protopinv 9"}, "format 99, written by protopinv 9"),
         ({"format_version": "1"}, "reads model files up to format 1"),
+        ({"format_version": 0}, "reads model files up to format 1"),
+        ({"format_version": True}, "reads model files up to format 1"),
+        ({"config": []}, "TypeError on 'config'"),
+        ({"history": []}, "TypeError on 'history'"),
+        ({"history": {}}, "a configuration this version knows"),
+        ({"classes": {"0": 1}}, "TypeError on 'classes'"),
+        ({"classes": [[0], [1], [2]]}, "TypeError on 'classes'"),
+        ({"classes": [0, 1, 1]}, "a class appears twice"),
+        ({"feature_names": [1, 2, 3, 4, 5]}, "TypeError on 'feature_names'"),
         ({"classes": [0, 1]}, "3 outputs for 2 classes"),
         ({"feature_names": ["a"]}, "1 feature names for 5 features"),
         ({"activation": "wave"}, "unknown activation 'wave'"),
@@ -147,6 +156,47 @@ def test_a_file_without_one_of_its_tensors_is_refused(path: Path, dropped: str) 
     save_file(tensors, path, metadata=metadata)
     with pytest.raises(ModelFileError, match="must fit together"):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("network.0", lambda tensor: tensor.float(), "no layers in float64"),
+        ("network.1", lambda tensor: tensor[:-1].clone(), "do not follow each other"),
+        ("network.0", lambda tensor: tensor * torch.nan, "not finite"),
+        ("bank.inputs", lambda tensor: tensor * torch.inf, "not finite"),
+        ("bank.outputs", lambda tensor: tensor[:-1].clone(), "must fit together"),
+        ("features.mean", lambda tensor: tensor[:-1].clone(), "must fit together"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(path: Path, name: str, change, message: str) -> None:
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    tensors[name] = change(tensors[name])
+    save_file(tensors, path, metadata=metadata)
+    with pytest.raises(ModelFileError, match=message):
+        load(path)
+
+
+def test_a_loaded_model_does_not_follow_its_file(path: Path, blobs) -> None:
+    X, _ = blobs
+    model = load(path)
+    before = model.predict_proba(X)
+    with path.open("r+b") as file:
+        file.seek(-4096, 2)
+        file.write(b"\0" * 4096)
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
+def test_a_history_that_is_not_finite_is_saved_as_json(
+    model: ProtoPINVClassifier, path: Path
+) -> None:
+    broken = load(path)
+    broken.history_.loss[0] = float("nan")
+    broken.save(path)
+    assert b"NaN" not in path.read_bytes()
+    assert np.isnan(load(path).history_.loss[0])
 
 
 def test_a_failed_save_leaves_the_old_file_and_nothing_else(

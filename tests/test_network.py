@@ -1,3 +1,5 @@
+from typing import get_args
+
 import pytest
 import torch
 
@@ -12,6 +14,7 @@ from protopinv.network import (
     unit_rows,
     with_bias,
 )
+from protopinv.train.config import Activation
 
 
 def bank_of(generator: torch.Generator, hidden_sizes: tuple[int, ...], p: int = 12) -> Bank:
@@ -65,8 +68,15 @@ def test_unit_rows_have_unit_mean_square_and_zero_rows_stay_finite(
     generator: torch.Generator,
 ) -> None:
     X = torch.cat([5 * torch.randn(3, 4, generator=generator), torch.zeros(1, 4)])
+    X.requires_grad_()
     norms = unit_rows(X).square().mean(dim=1)
     torch.testing.assert_close(norms, torch.tensor([1.0, 1.0, 1.0, 0.0]))
+    (gradient,) = torch.autograd.grad(unit_rows(X).sum(), X)
+    assert gradient.isfinite().all()
+
+
+def test_the_configuration_offers_exactly_the_activations_there_are() -> None:
+    assert get_args(Activation) == tuple(ACTIVATIONS)
 
 
 def test_soft_labels_sharpen_with_falling_temperature_and_zero_leaves_them() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from protopinv.errors import OutputError
 
+LONGEST_NAME = 255
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -15,8 +17,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
     After an error the temporary file is removed and whatever stood at ``path`` is untouched.
     """
-    require_folder(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    require_file(path)
+    path = path.resolve()  # through a link to the file it names
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".protopinv-")
     os.close(handle)
     temporary = Path(name)
     try:
@@ -29,10 +32,16 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def require_folder(path: Path) -> None:
+def require_file(path: Path) -> None:
     """Raise OutputError unless a file can be put at ``path``; worth asking before long work."""
-    if path.is_dir():
-        raise OutputError(f"An output must be a file. {path} is a folder. Name a file in it.")
+    if len(os.fsencode(path.name)) > LONGEST_NAME:
+        raise OutputError(
+            f"The name of an output must have at most {LONGEST_NAME} bytes. "
+            f"{path.name[:20]}... has more. Shorten it."
+        )
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "a device or a pipe"
+        raise OutputError(f"An output must be a file. {path} is {kind}. Name an ordinary file.")
     if not path.parent.is_dir():
         raise OutputError(
             f"An output needs an existing folder. There is no {path.parent}. Create it first."

@@ -17,9 +17,19 @@ from protopinv.errors import ModelFileError
 from protopinv.features import FeatureMap
 from protopinv.files import replacing
 from protopinv.network import ACTIVATIONS, Network
+from protopinv.plain import plain
 
 FORMAT = "protopinv"
 FORMAT_VERSION = 1
+HEADER: dict[str, Any] = {
+    "task": str,
+    "classes": list,
+    "classes_dtype": str,
+    "feature_names": list | None,
+    "activation": str,
+    "config": dict,
+    "history": dict,
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,8 @@ def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
         for name, tensor in named.items()
     }
     with replacing(Path(path)) as temporary:
-        save_file(tensors, temporary, metadata={FORMAT: json.dumps(header)})
+        text = json.dumps(plain(header), allow_nan=False)
+        save_file(tensors, temporary, metadata={FORMAT: text})
 
 
 def load(path: str | Path) -> SavedModel:
@@ -69,12 +80,13 @@ def load(path: str | Path) -> SavedModel:
     path = Path(path)
     header, tensors = _read(path)
     version = header.get("format_version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         raise ModelFileError(
             f"This version reads model files up to format {FORMAT_VERSION}. {path} has format "
             f"{version}, written by {header.get('written_by')}. Upgrade protopinv."
         )
     try:
+        _check_header(header)
         model = SavedModel(
             task=header["task"],
             classes=header["classes"],
@@ -88,7 +100,7 @@ def load(path: str | Path) -> SavedModel:
         )
         fault = _fault(model)
     except (KeyError, TypeError, IndexError) as error:
-        fault = f"{error!r} while putting it together"
+        fault = f"{type(error).__name__} on {error}"
     if fault:
         raise ModelFileError(
             f"A model file must fit together. In {path}: {fault}. Write the model again."
@@ -103,8 +115,9 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             header = json.loads(metadata[FORMAT]) if FORMAT in metadata else None
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, ValueError, OSError) as error:
+            # Copies: the tensors themselves are windows into the file, and change when it does.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError, OSError, RecursionError) as error:
         raise ModelFileError(
             f"A model file must be whole and in safetensors format. {path} is not ({error}). "
             "Copy it again, or train and save the model again."
@@ -126,11 +139,27 @@ def _part(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
     }
 
 
+def _check_header(header: Mapping[str, Any]) -> None:
+    """Raise KeyError or TypeError for a value that is missing or of another kind."""
+    for name, kind in HEADER.items():
+        if not isinstance(header[name], kind):
+            raise TypeError(f"{name!r}, which is {header[name]!r:.40}")
+    labels, names = header["classes"], header["feature_names"]
+    if not all(isinstance(label, bool | int | float | str) for label in labels):
+        raise TypeError("'classes', which are not all numbers or strings")
+    if names is not None and not all(isinstance(name, str) for name in names):
+        raise TypeError("'feature_names', which are not all strings")
+
+
 def _fault(model: SavedModel) -> str | None:
     """What does not fit, or None."""
-    weights = model.network.weights
-    if not weights or any(W.ndim != 2 for W in weights):
-        return "the network has no layers"
+    weights, bank = model.network.weights, model.bank
+    if not weights or any(W.ndim != 2 or W.dtype != torch.float64 for W in weights):
+        return "the network has no layers in float64"
+    if len({len(tensor) for tensor in (bank.inputs, *bank.hidden, bank.outputs)}) != 1:
+        return "the parts of the bank differ in prototypes"
+    if len(set(model.classes)) != len(model.classes):
+        return "a class appears twice"
     if any(a.shape[1] + 1 != b.shape[0] for a, b in pairwise(weights)):
         return "the layers of the network do not follow each other"
     if model.network.activation not in ACTIVATIONS:
@@ -141,6 +170,6 @@ def _fault(model: SavedModel) -> str | None:
         return "the feature map and the network differ in features"
     if model.feature_names is not None and len(model.feature_names) != model.network.sizes[0]:
         return f"{len(model.feature_names)} feature names for {model.network.sizes[0]} features"
-    if not all(bool(torch.isfinite(W).all()) for W in weights):
-        return "weights that are not finite"
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in (*weights, *bank.trained)):
+        return "numbers that are not finite"
     return None

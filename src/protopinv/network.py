@@ -51,8 +51,9 @@ def solve_weights(
 
 def unit_rows(X: Float[Tensor, "p d"]) -> Float[Tensor, "p d"]:
     """Each row scaled to a root mean square of one, the scale of globally scaled features."""
-    rms = X.square().mean(dim=1, keepdim=True).sqrt()
-    return X / rms.clamp_min(torch.finfo(X.dtype).tiny)
+    # Clamped before the root, whose derivative at zero is not finite.
+    mean_square = X.square().mean(dim=1, keepdim=True).clamp_min(torch.finfo(X.dtype).tiny)
+    return X / mean_square.sqrt()
 
 
 def soft_labels(Y: Float[Tensor, "p k"], temperature: float) -> Float[Tensor, "p k"]:

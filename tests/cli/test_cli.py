@@ -138,6 +138,8 @@ def test_inspect_shows_shape_counts_and_configuration(folder: Path) -> None:
     assert answer["trained_numbers"] == 12 * (5 + 10 + 3)
     assert answer["shipped_numbers"] == 6 * 10 + 11 * 3
     assert answer["config"]["max_epochs"] == 40
+    assert answer["feature_names"] == ["f0", "f1", "f2", "f3", "f4"]
+    assert answer["guard"] == []
     assert answer["classes"] == ["ant", "bee", "cat"]
 
 

@@ -54,7 +54,12 @@ def test_numbers_that_turn_up_late_in_a_column_are_seen(tmp_path: Path) -> None:
 BAD = {
     "an unknown target": (TABLE, {"target": "knd"}, r"must be a column.*no 'knd'.*mean 'kind'\?"),
     "a missing feature": (TABLE, {"features": ["age"]}, r"Every feature.*no 'age'.*Check"),
-    "text": (TABLE, {}, r"must be numbers\. Column 'kind' .* such as \['a'\]\. Encode"),
+    "text": (TABLE, {}, r"must be numbers\. Column 'kind' .* such as 'a'\. Encode"),
+    "text among numbers": (
+        TABLE.with_columns(width=pl.Series(["1.5", "2", "NA", "3"])),
+        {"target": "kind"},
+        r"Column 'width' .* such as 'NA'\. Encode",
+    ),
     "a gap": (
         TABLE.with_columns(width=pl.Series([1.0, None, 2.0, 3.0])),
         {"target": "kind"},
@@ -122,6 +127,11 @@ def test_a_table_needs_a_target_to_train_on(tmp_path: Path) -> None:
     path = written(TABLE, tmp_path)
     with pytest.raises(DataError, match=r"needs a target column\..*--target COLUMN"):
         load_data(str(path), split="train")
+
+
+def test_a_named_set_has_its_own_target() -> None:
+    with pytest.raises(DataError, match=r"has its own target\. Got --target foo for digits"):
+        load_data("digits", split="train", target="foo")
 
 
 def test_a_missing_package_names_its_extra() -> None:

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from protopinv import ProtoPINVClassifier
 from protopinv.errors import DataError, GuardWarning, TrainingError
@@ -157,4 +158,48 @@ def test_a_failed_fit_leaves_no_half_fitted_model(blobs) -> None:
     model = quick(scaling="none", projection="none")
     with pytest.raises(TrainingError):
         model.fit(X * 1e30, y)
-    assert not hasattr(model, "network_")
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_a_bank_thrown_out_of_range_is_refused(blobs) -> None:
+    X, y = blobs
+    with pytest.raises(TrainingError, match=r"must be finite|must be solvable"):
+        quick(lr=1e30, lr_ratios=(1e8, 1e8, 1e8), max_epochs=1).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["a", None, "b"], dtype=object),
+        np.array(["a", 1, "b"], dtype=object),
+        np.array([b"a", b"b", b"c"]),
+        np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="datetime64[D]"),
+    ],
+    ids=["gap", "mixed", "bytes", "dates"],
+)
+def test_labels_that_cannot_be_kept_are_refused(blobs, labels: np.ndarray) -> None:
+    X, y = blobs
+    with pytest.raises((DataError, ValueError), match=r"Labels must all be|Unknown label type"):
+        quick().fit(X, labels[y])
+
+
+@pytest.mark.parametrize("options", [{"n_prototypes": 10**12}, {"hidden_sizes": 10**11}], ids=str)
+def test_a_network_that_does_not_fit_in_memory_is_refused(blobs, options) -> None:
+    with pytest.raises(TrainingError, match=r"must fit in memory\..*Lower n_prototypes"):
+        quick(**options).fit(*blobs)
+
+
+def test_zero_rows_among_normalised_prototypes_train() -> None:
+    model = quick(normalize_inputs=True, scaling="none", projection="none")
+    X = np.array([[0.0], [1.0], [2.0]])
+    assert_finite(model.fit(X, [0, 1, 0]), X)
+
+
+def test_more_features_than_memory_for_their_covariance_train() -> None:
+    random = np.random.RandomState(0)
+    X = random.standard_normal((20, 60_000)).astype(np.float32)
+    X[::2, :50] += 3
+    for projection in ("pca", "pls"):
+        model = quick(projection=projection, hidden_sizes=4).fit(X, np.arange(20) % 2)
+        assert model.score(X, np.arange(20) % 2) > 0.8

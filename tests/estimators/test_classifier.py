@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from protopinv import ProtoPINVClassifier, load
 from protopinv.data import load_data
 from protopinv.errors import ConfigError
+from protopinv.estimators.classifier import hold_out
 from protopinv.network import propagate
 from protopinv.train.config import FIELDS, TrainConfig
 
@@ -174,6 +175,17 @@ def test_validation_watches_without_early_stopping(blobs) -> None:
     model = quick(validation_fraction=0.2).fit(X, y)
     assert len(model.history_.validation_score) == model.n_iter_ == 60
     assert model.history_.kept_epoch == 59
+
+
+def test_held_out_rows_change_no_weight(blobs) -> None:
+    X, y = blobs
+    first = quick(validation_fraction=0.2).fit(X, y)
+    held_out = hold_out(y, 0.2, int(np.random.RandomState(0).randint(2**31 - 1)))
+    moved = X.copy()
+    moved[held_out] += 100
+    second = quick(validation_fraction=0.2).fit(moved, y)
+    assert all(map(torch.equal, first.network_.weights, second.network_.weights))
+    assert first.history_.validation_score != second.history_.validation_score
 
 
 def test_integer_pixels_need_no_conversion(blobs) -> None:

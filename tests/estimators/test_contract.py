@@ -25,4 +25,4 @@ def test_scikit_learn_yields_all_the_checks_it_should(request: pytest.FixtureReq
         if getattr(item, "originalname", "") == "test_scikit_learn_check"
     ]
     assert ours == 55
-    assert len(collected) == ours
+    assert len(collected) in (0, ours)  # none when this test is run by itself

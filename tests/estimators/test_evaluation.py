@@ -17,6 +17,7 @@ def test_the_numbers_are_scikit_learns(model: ProtoPINVClassifier, blobs) -> Non
     X, y = blobs
     labels = np.array(["a", "b", "c"])[y]
     result = evaluate(model, X, labels)
+    assert evaluate(model, X, labels[:, None].ravel()) == result
     assert result.accuracy == accuracy_score(labels, model.predict(X))
     assert result.log_loss == pytest.approx(log_loss(labels, model.predict_proba(X)))
     assert np.sum(result.confusion) == result.n_rows == 90

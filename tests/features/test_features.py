@@ -1,3 +1,5 @@
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -6,14 +8,16 @@ from sklearn.decomposition import PCA
 from torch import Tensor
 
 from protopinv.features import (
-    PROJECTIONS,
-    SCALINGS,
     FeatureMap,
     Moments,
     fit_feature_map,
+    fit_wide_feature_map,
     measure_moments,
 )
 from protopinv.network import with_bias
+from protopinv.train.config import Projection, Scaling
+
+SCALINGS, PROJECTIONS = get_args(Scaling), get_args(Projection)
 
 
 @pytest.fixture
@@ -23,7 +27,7 @@ def rows(generator: torch.Generator) -> tuple[Tensor, Tensor]:
     scale = torch.tensor([1e-3, 1.0, 1e3, 1.0, 10.0, 0.1], dtype=torch.float64)
     X = torch.randn(80, 6, generator=generator, dtype=torch.float64) @ mix * scale + 50 * scale
     labels = (X[:, 0] + X[:, 5] > 0).long() + (X[:, 1] > 50).long()
-    return X, torch.nn.functional.one_hot(labels, 3)
+    return X, torch.nn.functional.one_hot(labels, 3).double()
 
 
 def fitted(
@@ -99,7 +103,7 @@ def test_pls_equals_scikit_learns_up_to_sign(rows: tuple[Tensor, Tensor]) -> Non
     X, Y = rows
     mine = fitted(rows, "none", "pls", 4).project(X).numpy()
     theirs = PLSRegression(4, scale=False, max_iter=5000, tol=1e-14)
-    scores = theirs.fit(X.numpy(), Y.double().numpy()).transform(X.numpy())
+    scores = theirs.fit(X.numpy(), Y.numpy()).transform(X.numpy())
     np.testing.assert_allclose(np.abs(mine), np.abs(scores), rtol=1e-5, atol=1e-5)
 
 
@@ -108,7 +112,7 @@ def test_pls_equals_scikit_learns_up_to_sign(rows: tuple[Tensor, Tensor]) -> Non
 def test_constant_and_duplicate_columns_add_no_components(scaling: str, projection: str) -> None:
     X = torch.randn(30, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     wide = torch.cat([X, X, torch.full((30, 3), 7.0, dtype=torch.float64)], dim=1)
-    Y = torch.nn.functional.one_hot((X[:, 0] > 0).long(), 2)
+    Y = torch.nn.functional.one_hot((X[:, 0] > 0).long(), 2).double()
     features = fitted((wide, Y), scaling, projection, None)
     assert features.n_components == 2
     assert features.project(wide).isfinite().all()
@@ -117,25 +121,51 @@ def test_constant_and_duplicate_columns_add_no_components(scaling: str, projecti
 @pytest.mark.parametrize("projection", PROJECTIONS)
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_features_that_never_vary_stay_finite(scaling: str, projection: str) -> None:
-    X, Y = torch.full((5, 3), 1e6), torch.nn.functional.one_hot(torch.arange(5) % 2, 2)
+    X = torch.full((5, 3), 1e6, dtype=torch.float64)
+    Y = torch.nn.functional.one_hot(torch.arange(5) % 2, 2).double()
     features = fitted((X, Y), scaling, projection)
     assert features.n_components >= 1
-    assert features.project(X.double()).isfinite().all()
+    assert features.project(X).isfinite().all()
+
+
+@pytest.mark.parametrize("projection", ["pca", "pls"])
+@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("n_rows", [80, 20, 4])
+def test_wide_and_tall_rows_give_the_same_map(
+    rows: tuple[Tensor, Tensor], scaling: str, projection: str, n_rows: int
+) -> None:
+    X, Y = rows[0][:n_rows], rows[1][:n_rows]
+    options = {"scaling": scaling, "projection": projection, "n_components": 2}
+    tall = fit_feature_map(measure_moments([(X, Y)]), **options).project(X)
+    wide = fit_wide_feature_map(X, Y, **options).project(X)
+    np.testing.assert_allclose(wide.abs(), tall.abs(), rtol=1e-6, atol=1e-6)
+
+
+def test_the_diagonal_alone_is_enough_without_a_projection(rows: tuple[Tensor, Tensor]) -> None:
+    X, Y = rows
+    pieces = zip(X.split(9), Y.split(9), strict=True)
+    diagonal = measure_moments(pieces, diagonal=True)
+    options = {"scaling": "feature", "projection": "none", "n_components": None}
+    expected = fitted(rows, "feature", "none").project(X)
+    torch.testing.assert_close(fit_feature_map(diagonal, **options).project(X), expected)
 
 
 @pytest.mark.parametrize("projection", PROJECTIONS)
 @pytest.mark.parametrize("scaling", ["global", "feature"])
-def test_huge_values_come_out_moderate(
-    rows: tuple[Tensor, Tensor], scaling: str, projection: str
+@pytest.mark.parametrize("size", [1e30, 1e-160])
+def test_huge_and_tiny_values_come_out_moderate(
+    rows: tuple[Tensor, Tensor], scaling: str, projection: str, size: float
 ) -> None:
-    X = rows[0] * 1e30
+    X = rows[0] * size
     Z = fitted((X, rows[1]), scaling, projection).project(X)
     assert Z.isfinite().all()
     assert Z.abs().max() < 100
 
 
 def test_merging_with_a_single_row_is_stable() -> None:
-    one = measure_moments([(torch.tensor([[1e8]]), torch.tensor([[0.0]]))])
-    two = measure_moments([(torch.tensor([[1e8 + 8]]), torch.tensor([[1.0]]))])
+    one, two = (
+        measure_moments([(torch.tensor([[x]], dtype=torch.float64), torch.zeros(1, 1).double())])
+        for x in (1e8, 1e8 + 8)
+    )
     merged: Moments = one.merge(two)
     assert merged.variance.item() == pytest.approx(16)

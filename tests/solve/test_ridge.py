@@ -6,6 +6,7 @@ import weakref
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from protopinv.solve import FORMS, choose_form, ridge_solve, solve_layers
 
@@ -150,6 +151,33 @@ def test_the_failure_of_one_layer_leaves_the_others_alone() -> None:
     assert solution.error[0] < 1e-6
     assert solution.error[1] == torch.inf
     torch.testing.assert_close(solution.weights[0], ridge_solve(*good).weights[0])
+
+
+def test_the_svd_form_takes_values_that_cannot_be_squared() -> None:
+    A, T, ridge = problem(6, 8, dtype=torch.float32)
+    solution = ridge_solve(A * 1e20, T, ridge, form="svd")
+    exact = ridge_solve(A.double() * 1e20, T.double(), ridge.double(), form="svd")
+    torch.testing.assert_close(solution.weights[0].double(), exact.weights[0], rtol=1e-3, atol=0)
+    assert 0 < solution.error.item() < 1e-3
+
+
+class CountCalls(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_one_factorisation_serves_all_dual_layers_forward_and_backward() -> None:
+    designs, targets, _ = zip(*(problem(6, d) for d in (8, 12, 20)), strict=True)
+    leaves = [A.requires_grad_() for A in designs]
+    with CountCalls() as calls:
+        solution = solve_layers(leaves, targets, torch.ones(3, dtype=torch.float64))
+        sum(W.sum() for W in solution.weights).backward()
+    assert calls.names.count("linalg_cholesky_ex") == 1
 
 
 def test_weights_come_back_in_the_type_of_the_design() -> None:

@@ -1,3 +1,7 @@
+import json
+from dataclasses import asdict
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -16,6 +20,11 @@ BAD = [
     ("ridge", 0),
     ("ridge", (1.0, 2.0, 3.0)),
     ("ridge", float("nan")),
+    ("ridge", 1e39),
+    ("ridge", 1e-39),
+    ("weight_penalty", 1e300),
+    ("temperature", 1e-50),
+    ("n_prototypes", 10**40),
     ("learn_ridge", "yes"),
     ("weight_penalty", -1),
     ("temperature", -0.1),
@@ -68,8 +77,14 @@ def test_one_value_serves_every_layer_and_several_must_fit() -> None:
 
 def test_numpy_numbers_are_numbers() -> None:
     config = TrainConfig(
-        n_prototypes=np.int64(5), lr=np.float32(0.1), hidden_sizes=np.array([3]), ridge=np.ones(2)
+        n_prototypes=np.int64(5),
+        lr=Fraction(1, 10),
+        hidden_sizes=(np.int64(3),),
+        ridge=np.ones(2),
+        lr_ratios=[np.float32(1), 2, 3],
     )
+    json.dumps(asdict(config))
+    assert config.lr == 0.1
     assert config.widths == (3,)
     assert TrainConfig(early_stopping=np.True_).held_out == 0.1
 

@@ -1,5 +1,6 @@
 """Training as a whole: it learns, it stops, it recovers, and it gives up with a clear error."""
 
+import math
 import os
 import re
 import signal
@@ -161,6 +162,8 @@ def test_steps_that_overflow_go_back_to_the_best_bank_at_a_lower_rate() -> None:
     rows.X[7] = torch.inf  # the mini-batch that holds it fails in every epoch
     _, history = run(rows, max_epochs=3, batch_size=20)
     assert history.skipped_steps == history.rate_cuts == 3
+    assert all(loss < 0.8 for loss in history.loss)  # the mean of the steps that were taken
+    assert history.best_epoch is not None
     assert history.lr[-1] < history.lr[0]
     (warning,) = history.warnings()
     assert isinstance(warning, GuardWarning)
@@ -172,6 +175,14 @@ def test_the_guard_gives_up_when_lower_rates_do_not_help() -> None:
     rows.X[7] = torch.inf  # the mini-batch that holds it fails in every epoch
     with pytest.raises(TrainingError, match=r"after 6 cuts of the learning rate\. Scale"):
         run(rows, max_epochs=20, batch_size=20)
+
+
+def test_a_rate_that_throws_the_bank_away_is_cut() -> None:
+    """Prototypes of 1e17 cannot be solved in any form: only a lower rate helps."""
+    rows = moons(100, 0)
+    _, history = run(rows, max_epochs=40, lr=1e17, warmup_epochs=0)
+    assert history.rate_cuts >= 1
+    assert math.isfinite(history.loss[-1])
 
 
 def test_rows_that_overflow_give_one_clear_error() -> None:

@@ -10,7 +10,7 @@ from protopinv import __version__
 from protopinv.cli.demo import demo
 from protopinv.cli.evaluate import evaluate
 from protopinv.cli.inspect import inspect
-from protopinv.cli.output import ExitCode, exit_code, one_line
+from protopinv.cli.output import exit_code, one_line
 from protopinv.cli.predict import predict
 from protopinv.cli.train import train
 
@@ -45,10 +45,7 @@ def main() -> None:
     warnings.showwarning = _show_warning
     try:
         app()
-    except BrokenPipeError:  # the reader of our stdout has left
-        sys.stderr.close()
-        sys.exit(ExitCode.OK)
-    except (ValueError, OSError, RuntimeError, ImportError, MemoryError) as error:
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
         code = exit_code(error)
         if code is None:
             raise

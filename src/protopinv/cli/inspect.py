@@ -8,30 +8,33 @@ from protopinv.cli.output import answer
 
 def inspect(model: ModelPath, as_json: AsJson = False) -> None:
     """Show what a model file holds."""
-    from protopinv.model_file import load
+    from protopinv.estimators import load
 
-    saved = load(model)
-    history = saved.history
+    estimator = load(model)
+    history, names = estimator.history_, getattr(estimator, "feature_names_in_", None)
     values: dict[str, Any] = {
         "model": model,
-        "task": saved.task,
-        "classes": saved.classes,
-        "feature_names": saved.feature_names or "none",
-        "layers": list(saved.network.sizes),
-        "activation": saved.network.activation,
-        "prototypes": len(saved.bank.inputs),
-        "projected_features": saved.features.n_components,
-        "ridge": saved.bank.ridge.tolist(),
-        "trained_numbers": saved.bank.n_trained,
-        "shipped_numbers": saved.network.n_shipped,
-        "epochs": len(history["loss"]),
-        "ended": history["ending"],
-        "loss": history["loss"][-1] if history["loss"] else None,
-        "seconds": history["seconds"],
+        "task": "classification",
+        "classes": estimator.classes_.tolist(),
+        "feature_names": None if names is None else names.tolist(),
+        "layers": estimator.network_.sizes,
+        "activation": estimator.network_.activation,
+        "prototypes": len(estimator.bank_.inputs),
+        "projected_features": estimator.features_.n_components,
+        "ridge": estimator.bank_.ridge.tolist(),
+        "trained_numbers": estimator.bank_.n_trained,
+        "shipped_numbers": estimator.network_.n_shipped,
+        "epochs": history.n_epochs,
+        "ended": history.ending,
+        "loss": history.loss[-1] if history.loss else None,
+        "validation_accuracy": history.kept_score,
+        "seconds": history.seconds,
+        "guard": history.events,
     }
+    config = estimator.get_params()
     if as_json:
-        answer({**values, "config": saved.config, "history": history}, as_json=True)
+        answer({**values, "config": config, "history": history.to_dict()}, as_json=True)
         return
     answer(values, as_json=False)
     print()
-    answer(saved.config, as_json=False)
+    answer(config, as_json=False)

@@ -1,13 +1,13 @@
 """What leaves the program: answers, error lines, exit codes."""
 
 import json
-import math
 import sys
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
 from protopinv import errors
+from protopinv.plain import plain
 
 
 class ExitCode(IntEnum):
@@ -54,7 +54,7 @@ def say(text: str) -> None:
 def answer(values: Mapping[str, Any], *, as_json: bool) -> None:
     """Named values on stdout: a JSON object, or a line for each that is there."""
     if as_json:
-        print(json.dumps(jsonable(values), indent=2))
+        print(json.dumps(plain(values), indent=2))
         return
     width = max(map(len, values))
     for name, value in values.items():
@@ -63,23 +63,12 @@ def answer(values: Mapping[str, Any], *, as_json: bool) -> None:
         print(f"{name.replace('_', ' '):<{width}}  {_text(value)}")
 
 
-def jsonable(value: Any) -> Any:
-    """The value with everything JSON lacks replaced: numbers that are not finite become null."""
-    if isinstance(value, Mapping):
-        return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [jsonable(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 1e-2 or abs(value) >= 1e4 else f"{value:.4f}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, list | tuple):
-        shown = ", ".join(_text(item) for item in value[:20])
-        return shown + (f", ... ({len(value)} in all)" if len(value) > 20 else "")
+        shown = ", ".join(f"{x:.4g}" if isinstance(x, float) else str(x) for x in value[:20])
+        return (shown or "none") + (f", ... ({len(value)} in all)" if len(value) > 20 else "")
     return str(value)

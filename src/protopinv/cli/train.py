@@ -40,9 +40,9 @@ def train(
     """
     from protopinv.data import load_data
     from protopinv.estimators import ProtoPINVClassifier
-    from protopinv.files import require_folder
+    from protopinv.files import require_file
 
-    require_folder(output)
+    require_file(output)
     estimator = ProtoPINVClassifier(
         **parse_hyperparameters(hyperparameters),
         device=device,
@@ -69,7 +69,7 @@ def train(
             "seconds": history.seconds,
             "trained_numbers": estimator.bank_.n_trained,
             "shipped_numbers": estimator.network_.n_shipped,
-            "guard": history.events or "nothing to do",
+            "guard": history.events,
         },
         as_json=as_json,
     )

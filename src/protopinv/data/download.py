@@ -7,6 +7,7 @@ import urllib.request
 from protopinv.errors import DataFileError
 
 TIMEOUT_SECONDS = 20
+BLOCK_BYTES = 2**16
 
 
 def download(url: str) -> bytes:
@@ -24,7 +25,7 @@ def download(url: str) -> bytes:
             with wrap_file(
                 response, total, description=label, console=Console(stderr=True)
             ) as reader:
-                body: bytes = reader.read()
+                body = b"".join(iter(lambda: reader.read(BLOCK_BYTES), b""))
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         raise DataFileError(f"{url} must answer. It did not ({error}).") from error
     if total and len(body) != total:

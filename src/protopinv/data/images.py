@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import os
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -77,8 +78,8 @@ def load_images(images: ImageSet, split: Literal["train", "test"]) -> Dataset:
 
 def user_cache() -> Path:
     """Where downloads are kept: the platform's cache folder for this user."""
-    home = os.environ.get("LOCALAPPDATA") if os.name == "nt" else os.environ.get("XDG_CACHE_HOME")
-    return Path(home or Path.home() / ".cache") / "protopinv"
+    given = os.environ.get("LOCALAPPDATA") if os.name == "nt" else os.environ.get("XDG_CACHE_HOME")
+    return (Path(given) if given else Path("~/.cache").expanduser()) / "protopinv"
 
 
 def _content(images: ImageSet, stem: str) -> tuple[bytes, str]:
@@ -90,17 +91,26 @@ def _content(images: ImageSet, stem: str) -> tuple[bytes, str]:
     return _fetch(images, stem)
 
 
-def _folders(images: ImageSet) -> list[Path]:
+def _folders(images: ImageSet) -> Iterator[Path]:
+    """Where to look, in this order."""
     given = os.environ.get("PROTOPINV_DATA")
-    folders = [Path(given) / images.name] if given else []
-    folders.append(user_cache() / images.name)
-    return folders + ([images.system_folder] if images.system_folder else [])
+    if given:
+        yield Path(given) / images.name
+    yield user_cache() / images.name
+    if images.system_folder:
+        yield images.system_folder
 
 
 def _fetch(images: ImageSet, stem: str) -> tuple[bytes, str]:
     """Download into the cache from the first mirror that gives the right content."""
     target = user_cache() / images.name / f"{stem}.gz"
-    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataFileError(
+            f"Downloads need a cache folder. {target.parent} cannot be made ({error}). Set "
+            f"PROTOPINV_DATA to a folder that holds {images.name}/."
+        ) from error
     failures = []
     for mirror in images.mirrors:
         try:

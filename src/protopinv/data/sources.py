@@ -28,6 +28,10 @@ def load_data(
     Of a table, ``target`` is taken apart; ``features`` names the columns to use, by default all
     others. Without ``needs_target`` a table may come without one.
     """
+    if source in NAMED and target is not None:
+        raise DataError(
+            f"A named set has its own target. Got --target {target} for {source}. Leave it out."
+        )
     if source == "digits":
         return load_digits(split)
     for images in (MNIST, FASHION_MNIST):

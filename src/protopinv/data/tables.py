@@ -16,7 +16,8 @@ def load_table(
     path: Path, *, target: str | None = None, features: Sequence[str] | None = None
 ) -> Dataset:
     """All rows of a table: ``features`` (by default every column but the target) and the target."""
-    table = _read(path)
+    polars = require("polars", extra="table", why="Reading a table")
+    table = _read(path, polars)
     if target is not None:
         _require_columns(table, [target], "The target must be a column of the table", path)
     names = [name for name in table.columns if name != target]
@@ -37,11 +38,10 @@ def load_table(
                 f"{row + 1}. Fill it or drop the row."
             )
         y = table[target].to_numpy()
-    return Dataset(str(path), _numbers(table.select(names), path), y)
+    return Dataset(str(path), _numbers(table.select(names), path, polars), y)
 
 
-def _read(path: Path) -> Any:
-    polars = require("polars", extra="table", why="Reading a table")
+def _read(path: Path, polars: Any) -> Any:
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise DataError(
@@ -68,15 +68,22 @@ def _require_columns(table: Any, names: Sequence[str], rule: str, path: Path) ->
     raise DataError(f"{rule}. {path} has no {missing[0]!r}; it has {few}. {hint}")
 
 
-def _numbers(table: Any, path: Path) -> Any:
+def _first_text(column: Any, polars: Any) -> Any:
+    """The first value of a column that is not a number."""
+    if column.dtype == polars.String:
+        numbers = column.cast(polars.Float64, strict=False)
+        column = column.filter(numbers.is_null() & column.is_not_null())
+    return next(iter(column.drop_nulls().head(1)), None)
+
+
+def _numbers(table: Any, path: Path, polars: Any) -> Any:
     """The table with every column a finite number; Booleans become 0 and 1."""
-    polars = require("polars", extra="table", why="Reading a table")
     for column in table.iter_columns():
         if not (column.dtype.is_numeric() or column.dtype == polars.Boolean):
-            example = column.drop_nulls().head(1).to_list()
             raise DataError(
                 f"Features must be numbers. Column {column.name!r} of {path} holds "
-                f"{column.dtype} values such as {example}. Encode it as numbers, or drop it."
+                f"{column.dtype} values such as {_first_text(column, polars)!r}. Encode it as "
+                "numbers, or drop it."
             )
         bad = column.is_null()
         if column.dtype.is_float():

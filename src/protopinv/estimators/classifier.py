@@ -2,7 +2,8 @@
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, get_args, get_origin
@@ -16,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from protopinv.errors import ConfigError, DataError
+from protopinv.errors import ConfigError, DataError, TrainingError
 from protopinv.train.config import FIELDS, TrainConfig
 from protopinv.train.model import train_classifier
 from protopinv.train.prepare import PIECE_NUMBERS, LabelledRows
@@ -153,6 +154,7 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
         config = self.config()
         device = resolve_device(self.device)
         X, y = validate_data(self, X, y, dtype="numeric")
+        y = _plain_labels(y)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -162,14 +164,17 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
             )
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
-        with progress(config.max_epochs, enabled=bool(self.verbose)) as observer:
+        with (
+            progress(config.max_epochs, enabled=bool(self.verbose)) as observer,
+            _memory_named(),
+        ):
             model = train_classifier(
                 LabelledRows(torch_ready(X), labels, len(classes)),
                 config,
                 seed=seed,
                 device=device,
                 clock=time.perf_counter,
-                held_out=_hold_out(labels, config.held_out, seed),
+                held_out=hold_out(labels, config.held_out, seed),
                 observer=observer,
             )
         for warning in model.history.warnings():
@@ -203,7 +208,7 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a file that ``protopinv.load`` reads."""
-        from protopinv.estimators.files import save
+        from protopinv.estimators.saving import save
 
         save(self, path)
 
@@ -213,7 +218,7 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
 
     def _outputs(self, X: Any) -> torch.Tensor:
         """Raw outputs in float64, on the host, a bounded piece of rows at a time."""
-        check_is_fitted(self)
+        check_is_fitted(self, "network_")
         X = validate_data(self, X, reset=False, dtype="numeric")
         device = resolve_device(self.device)
         network = self.network_.to(device)
@@ -240,13 +245,47 @@ def resolve_device(name: str) -> torch.device:
     return torch.device("cuda" if available and name != "cpu" else "cpu")
 
 
+@contextmanager
+def _memory_named() -> Iterator[None]:
+    """Say in our words that memory ran out; torch on a CPU raises a bare RuntimeError."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        out = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if out or "alloc" in str(error) or "Storage size" in str(error):
+            raise TrainingError(
+                "Training must fit in memory. It did not. Lower n_prototypes, hidden_sizes or "
+                "n_components."
+            ) from error
+        raise
+
+
 def torch_ready(X: NDArray[Any]) -> NDArray[Any]:
     """The array itself, or a float64 copy where torch has no such number type."""
     native = X.dtype.isnative and X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
     return X if native else X.astype(np.float64)
 
 
-def _hold_out(labels: NDArray[Any], fraction: float, seed: int) -> NDArray[Any] | None:
+def _plain_labels(y: NDArray[Any]) -> NDArray[Any]:
+    """Labels as booleans, numbers or strings, the kinds that can be sorted, saved and compared."""
+    if y.dtype.kind in "OT":
+        kinds = {type(label) for label in y.tolist()}
+        if kinds == {str}:
+            return y.astype(object)
+        if kinds and kinds <= {bool, int, float}:
+            return np.array(y.tolist())
+        came = ", ".join(sorted(kind.__name__ for kind in kinds))
+    elif y.dtype.kind in "biufU":
+        return y
+    else:
+        came = str(y.dtype)
+    raise DataError(
+        f"Labels must all be booleans, numbers or strings. Got {came}. Convert them, for example "
+        "with y.astype(str)."
+    )
+
+
+def hold_out(labels: NDArray[Any], fraction: float, seed: int) -> NDArray[Any] | None:
     """Row numbers for validation: stratified where every class allows it, else at random."""
     if fraction == 0:
         return None

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.metrics import confusion_matrix, log_loss, precision_recall_fscore_support
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from protopinv.errors import DataError
 from protopinv.estimators.classifier import ProtoPINVClassifier
@@ -34,7 +35,8 @@ class Evaluation:
 
 def evaluate(estimator: ProtoPINVClassifier, X: Any, y: Any) -> Evaluation:
     """Score a fitted classifier on rows ``X`` with true labels ``y``."""
-    y = np.asarray(y)
+    check_is_fitted(estimator, "network_")
+    y = column_or_1d(y)
     classes = estimator.classes_
     unknown = [label for label in np.unique(y).tolist() if label not in classes.tolist()]
     if unknown:

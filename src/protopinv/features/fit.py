@@ -5,10 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from protopinv.features.map import FeatureMap
-from protopinv.features.moments import Moments
-
-SCALINGS = ("none", "global", "feature")
-PROJECTIONS = ("none", "pca", "pls")
+from protopinv.features.moments import Moments, measure_moments
 
 
 def fit_feature_map(
@@ -29,6 +26,36 @@ def fit_feature_map(
     if scaling == "global":
         scale = scale * _global_factor(scaled, basis)
     return FeatureMap(moments.x_mean, scale, basis)
+
+
+def fit_wide_feature_map(
+    X: Float[Tensor, "n d"],
+    Y: Float[Tensor, "n k"],
+    *,
+    scaling: str,
+    projection: str,
+    n_components: int | None,
+) -> FeatureMap:
+    """The same map for fewer rows than features, without any d-by-d matrix.
+
+    The centred rows span at most n directions; in those coordinates the problem is a small one, and
+    turning its basis back gives that of the whole.
+    """
+    moments = measure_moments([(X, Y)], diagonal=True)
+    scale = _inverse_deviation(moments) if scaling == "feature" else torch.ones_like(X[0])
+    centred = (X - moments.x_mean) * scale
+    _, singular, directions = torch.linalg.svd(centred, full_matrices=False)
+    negligible = singular[0] * max(X.shape) * torch.finfo(X.dtype).eps
+    rank = max(1, int((singular > negligible).sum()))
+    span = directions[:rank].T
+    small = fit_feature_map(
+        measure_moments([(centred @ span, Y)]),
+        scaling="none" if scaling == "feature" else scaling,
+        projection=projection,
+        n_components=n_components,
+    )
+    basis = span if small.basis is None else span @ small.basis
+    return FeatureMap(moments.x_mean, scale * small.scale[0], basis)
 
 
 def _inverse_deviation(moments: Moments) -> Float[Tensor, " d"]:

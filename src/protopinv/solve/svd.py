@@ -31,9 +31,9 @@ class SVD:
         """W = Q diag(s / (s^2 + ridge)) P'T."""
         for (P, s, Q), ridge, T in zip(self.parts, self.ridges, targets, strict=True):
             coordinates = P.T @ T
-            filtered = (s.square() + ridge).reciprocal()[:, None]
-            self.solved.append(Q @ (s[:, None] * filtered * coordinates))
-            residual = P @ (ridge * filtered * coordinates)
+            length = _length(s, ridge)[:, None]
+            self.solved.append(Q @ (s[:, None] / length * (coordinates / length)))
+            residual = P @ ((ridge.sqrt() / length).square() * coordinates)
             if P.shape[0] > P.shape[1]:  # otherwise P spans everything and the rest is rounding
                 residual += T - P @ coordinates
             self.residuals.append(residual)
@@ -43,17 +43,22 @@ class SVD:
         """As in the primal form, with G^-1 and T - AW taken through P, s and Q."""
         (P, s, Q), ridge, W = self.parts[layer], self.ridges[layer], self.solved[layer]
         coordinates = Q.T @ dW
-        filtered = (s.square() + ridge).reciprocal()[:, None]
-        U = Q @ (filtered * coordinates)
+        length = _length(s, ridge)[:, None]
+        U = Q @ (coordinates / length / length)
         if Q.shape[0] > Q.shape[1]:  # otherwise Q spans everything and the rest is rounding
             U += (dW - Q @ coordinates) / ridge
-        dT = P @ (s[:, None] * filtered * coordinates)
+        dT = P @ (s[:, None] / length * (coordinates / length))
         dA = torch.addmm(self.residuals[layer] @ U.T, dT, W.T, alpha=-1)
         return dA, dT, -(U * W).sum()
 
 
 def _error(singular: Float[Tensor, " r"], ridge: Float[Tensor, ""]) -> Float[Tensor, ""]:
     """eps s_max / sqrt(s_min^2 + ridge): this form sees the square root of the condition."""
-    ratio = singular[0] / (singular[-1].square() + ridge).sqrt()
+    ratio = singular[0] / _length(singular[-1], ridge)
     error = torch.finfo(singular.dtype).eps * ratio
     return torch.where(error.isfinite(), error, torch.inf)
+
+
+def _length(singular: Float[Tensor, "*r"], ridge: Float[Tensor, ""]) -> Float[Tensor, "*r"]:
+    """sqrt(s^2 + ridge) without squaring s, which may be too large for that."""
+    return torch.hypot(singular, ridge.sqrt())

@@ -4,7 +4,6 @@ The estimators' signatures and the command line's options are made from these fi
 imports nothing heavy, so that ``protopinv --help`` stays quick.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
@@ -19,6 +18,10 @@ Projection = Literal["none", "pca", "pls"]
 Schedule = Literal["cosine", "constant"]
 Solver = Literal["auto", "dual", "primal", "svd"]
 Dtype = Literal["float32", "float64"]
+
+
+LARGEST = 1e30
+SMALLEST = 1e-30
 
 
 def _option(default: Any, text: str) -> Any:
@@ -64,8 +67,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in FIELDS:
-            if hasattr(getattr(self, name), "tolist"):  # numpy numbers and arrays become plain
-                object.__setattr__(self, name, getattr(self, name).tolist())
+            object.__setattr__(self, name, _plain(getattr(self, name)))
         for name in ("activation", "input_init", "scaling", "projection", "schedule", "solver"):
             self._check_choice(name)
         self._check_choice("dtype")
@@ -78,9 +80,11 @@ class TrainConfig:
         self._check_number("warmup_epochs", Integral, lambda v: v >= 0, "a whole number, 0 or more")
         for name in ("lr", "hidden_scale"):
             self._check_number(name, Real, lambda v: v > 0, "a positive number")
+        self._check_number(
+            "temperature", Real, lambda v: v == 0 or v >= 1e-6, "0, or a number from 1e-6 up"
+        )
         for name in (
             "weight_penalty",
-            "temperature",
             "input_decay",
             "hidden_decay",
             "output_decay",
@@ -128,8 +132,8 @@ class TrainConfig:
         each = f"one, or one for each of the {layers} layers"
         self._check(
             "ridge",
-            lambda v: _fits(v, layers) and all(_is(Real, r) and r > 0 for r in _listed(v)),
-            f"positive: {each}",
+            lambda v: _fits(v, layers) and all(_is(Real, r) and r >= SMALLEST for r in _listed(v)),
+            f"from {SMALLEST} to {LARGEST}: {each}",
         )
         self._check(
             "learn_ridge",
@@ -191,10 +195,21 @@ def _listed(value: Any) -> Sequence[Any]:
     return list(value)
 
 
+def _plain(value: Any) -> Any:
+    """Numpy's numbers and arrays, and any other sequences and numbers, as Python's own."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return tuple(_plain(item) for item in value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
 def _fits(value: Any, layers: int) -> bool:
     return len(_listed(value)) in (1, layers)
 
 
 def _is(kind: Any, value: Any) -> bool:
-    """A finite number of this kind; a bool is not a number here."""
-    return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
+    """A number of this kind that float32 can hold with room to spare; a bool is not one."""
+    return isinstance(value, kind) and not isinstance(value, bool) and abs(value) <= LARGEST

@@ -44,43 +44,46 @@ class Guard:
         """Whether the host should read now: every step at first, later every few."""
         return self.steps < 4 or self.steps % self._every == 0
 
-    def review(self) -> None:
-        """Read the counters; after new failures, change something or raise TrainingError."""
+    def count(self) -> tuple[int, int]:
+        """Read the counters: failed solves and failed data passes since the last count."""
         seen = self._seen.tolist()
-        solve_failures, data_failures = (
-            new - old for new, old in zip(seen, self._judged, strict=True)
-        )
+        solves, data = (new - old for new, old in zip(seen, self._judged, strict=True))
         self._judged = seen
-        if solve_failures:
+        return solves, data
+
+    def review(self) -> None:
+        """After new failures change something, or raise TrainingError when nothing is left."""
+        failed_solves, failed_data = self.count()
+        if failed_solves and self._ladder:
             self._fall_back()
-        elif data_failures:
-            self._cut_rate()
+        elif failed_solves:
+            self._cut_rate(
+                "The prototype matrices must be solvable. They stayed too ill-conditioned in "
+                f"every form, up to {_name(self._step.form, self._step.precision)}",
+                "Raise ridge, lower lr, or set scaling='feature'.",
+            )
+        elif failed_data:
+            self._cut_rate(
+                "The loss must stay finite. It was not",
+                "Scale the features (scaling='feature'), lower lr, or raise ridge.",
+            )
 
     def _fall_back(self) -> None:
-        if not self._ladder:
-            raise TrainingError(
-                "The prototype matrices must be solvable. They stayed too ill-conditioned in "
-                f"every form, up to {_name(self._step.form, self._step.precision)}, at step "
-                f"{self.steps}. Raise ridge, lower lr, or set scaling='feature'."
-            )
         self._step.form, self._step.precision = self._ladder.pop(0)
         name = _name(self._step.form, self._step.precision)
         self.events.append(f"step {self.steps}: ill-conditioned solve, went on with {name}")
 
-    def _cut_rate(self) -> None:
+    def _cut_rate(self, complaint: str, advice: str) -> None:
         none_worked = self.skipped_steps == self.steps
         if none_worked or self.rate_cuts == MOST_RATE_CUTS:
-            raise TrainingError(
-                f"The loss must stay finite. It was not at step {self.steps}, after "
-                f"{self.rate_cuts} cuts of the learning rate. Scale the features "
-                "(scaling='feature'), lower lr, or raise ridge."
-            )
+            cuts = f"after {self.rate_cuts} cuts of the learning rate"
+            raise TrainingError(f"{complaint}, at step {self.steps}, {cuts}. {advice}")
         self.rate_cuts += 1
         peak = self._step.optimizer.peak * RATE_CUT
         self._step.bank.copy_(self._best.bank)
         self._step.optimizer.restart(peak)
         self.events.append(
-            f"step {self.steps}: loss not finite, back to the best bank with lr {peak:.3g}"
+            f"step {self.steps}: step failed, back to the best bank with lr {peak:.3g}"
         )
 
 

@@ -1,5 +1,6 @@
 """What happened during training, epoch by epoch."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -62,6 +63,16 @@ class History:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "History":
+        """Back from JSON, where a loss that was not finite is null."""
+        columns = ("loss", "lr", "validation_score", "validation_loss")
+        losses = {
+            name: [math.nan if number is None else float(number) for number in values[name]]
+            for name in columns
+        }
+        return cls(**{**values, **losses})
 
 
 class Recorder:

@@ -60,7 +60,7 @@ def train(
                 break
     except KeyboardInterrupt:
         ending = "interrupted"
-    run.guard.review()
+    run.guard.count()
     keep_best = config.early_stopping or ending == "interrupted"
     kept = run.best.bank if keep_best else step.bank.snapshot()
     return kept, run.history(ending, keep_best=keep_best, seconds=clock() - started)
@@ -83,17 +83,21 @@ class _Run:
         The loss of a full-batch epoch is that of the bank before the update, so without validation
         it is the bank at the start of the epoch that is judged.
         """
-        at_start = self.step.bank.snapshot() if self.validation is None else None
+        at_start = self.step.bank.snapshot()
         loss, rate = self._pass_over_rows(epoch)
-        numbers = {"loss": loss, "lr": torch.tensor(rate), "ridge": self.step.bank.ridge}
-        score = None
-        if at_start is not None:
+        numbers = {
+            "loss": loss,
+            "lr": torch.tensor(rate, dtype=torch.float64),
+            "ridge": self.step.bank.ridge,
+        }
+        if self.validation is None:
+            self.recorder.add(numbers)
             self.best.offer(at_start, -loss, loss, epoch)
-        elif self.validation is not None:
-            score, validation_loss = self.step.evaluate(self.validation)
-            self.best.offer(self.step.bank, score, validation_loss, epoch)
-            numbers |= {"validation_score": score, "validation_loss": validation_loss}
+            return EpochReport(epoch, loss, None)
+        score, validation_loss = self.step.evaluate(self.validation)
+        numbers |= {"validation_score": score, "validation_loss": validation_loss}
         self.recorder.add(numbers)
+        self.best.offer(self.step.bank, score, validation_loss, epoch)
         return EpochReport(epoch, loss, score)
 
     def stalled(self, epoch: int) -> bool:
@@ -122,7 +126,7 @@ class _Run:
         )
 
     def _pass_over_rows(self, epoch: int) -> tuple[Float[Tensor, ""], float]:
-        """The mean loss of the steps of an epoch, and the last learning rate."""
+        """The mean loss of the steps that were taken, and the last learning rate."""
         config = self.step.config
         per_epoch = 1 if config.batch_size is None else -(-len(self.rows) // config.batch_size)
         losses = []
@@ -139,4 +143,4 @@ class _Run:
             self.guard.watch(report)
             if self.guard.due():
                 self.guard.review()
-        return torch.stack(losses).mean(), self.step.optimizer.peak * factor
+        return torch.stack(losses).nanmean(), self.step.optimizer.peak * factor

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Generator
 
 from protopinv.bank import Bank
+from protopinv.errors import TrainingError
 from protopinv.features import FeatureMap
 from protopinv.network import Architecture, Network, solve_weights
 from protopinv.train.config import TrainConfig
@@ -76,4 +77,9 @@ def fold(bank: Bank, features: FeatureMap, config: TrainConfig) -> Network:
     if not bool((solution.error < SOLVE_TOLERANCE).all()):
         solution = solve_weights(exact, architecture, form="svd")
     first, *others = (W.detach() for W in solution.weights)
+    if not all(bool(W.isfinite().all()) for W in solution.weights):
+        raise TrainingError(
+            "The weights of a trained bank must be finite. They are not: its prototypes have grown "
+            "too large. Lower lr, or raise ridge."
+        )
     return Network((features.back_project(first), *others), config.activation)

@@ -12,7 +12,12 @@ from torch.nn.functional import one_hot
 
 from protopinv.bank import Bank, balanced_classes, normal_inputs, start_bank, stratified_inputs
 from protopinv.errors import DataError
-from protopinv.features import FeatureMap, fit_feature_map, measure_moments
+from protopinv.features import (
+    FeatureMap,
+    fit_feature_map,
+    fit_wide_feature_map,
+    measure_moments,
+)
 from protopinv.train.config import TrainConfig
 from protopinv.train.rows import Rows
 
@@ -29,10 +34,10 @@ class LabelledRows:
     n_classes: int
 
     def pieces(
-        self, chosen: NDArray[np.integer[Any]], device: torch.device
+        self, chosen: NDArray[np.integer[Any]], device: torch.device, width: int
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """(rows in float64, labels) of the chosen row numbers."""
-        n_pieces = max(1, -(-len(chosen) * self.X.shape[1] // PIECE_NUMBERS))
+        """(rows in float64, labels) of the chosen row numbers; ``width`` numbers a row are used."""
+        n_pieces = max(1, -(-len(chosen) * width // PIECE_NUMBERS))
         for numbers in np.array_split(chosen, n_pieces):
             rows, labels = self.X[numbers], self.labels[numbers]
             yield torch.from_numpy(rows).to(device).double(), torch.from_numpy(labels).to(device)
@@ -45,20 +50,32 @@ def features_of(
     device: torch.device,
 ) -> FeatureMap:
     """The map that the configuration asks for, fitted on the chosen rows."""
-    pieces = source.pieces(chosen, device)
-    moments = measure_moments((X, one_hot(y, source.n_classes)) for X, y in pieces)
-    overflowed = ~moments.x_scatter.isfinite()
+    n, d, k = len(chosen), source.X.shape[1], source.n_classes
+    rows = (
+        (X, one_hot(y, k).double() if config.projection == "pls" else X[:, :0])
+        for X, y in source.pieces(chosen, device, width=d + k)
+    )
+    choices: dict[str, Any] = {
+        "scaling": config.scaling,
+        "projection": config.projection,
+        "n_components": config.n_components,
+    }
+    if config.projection != "none" and n < d:
+        X, Y = map(torch.cat, zip(*rows, strict=True))
+        _check_range(X.square().sum(0))
+        return fit_wide_feature_map(X, Y, **choices)
+    moments = measure_moments(rows, diagonal=config.projection == "none")
+    _check_range(moments.variance)
+    return fit_feature_map(moments, **choices)
+
+
+def _check_range(squares: Tensor) -> None:
+    overflowed = ~squares.isfinite()
     if bool(overflowed.any()):
         raise DataError(
             "Feature values must be small enough to be squared, at most about 1e150. "
-            f"Column {int(overflowed.sum(0).argmax())} holds larger ones. Rescale or drop it."
+            f"Column {int(overflowed.nonzero()[0])} holds larger ones. Rescale or drop it."
         )
-    return fit_feature_map(
-        moments,
-        scaling=config.scaling,
-        projection=config.projection,
-        n_components=config.n_components,
-    )
 
 
 def project_rows(
@@ -72,7 +89,7 @@ def project_rows(
     dtype = getattr(torch, config.dtype)
     Z = torch.empty(len(chosen), features.n_components, dtype=dtype, device=device)
     done = 0
-    for X, _ in source.pieces(chosen, device):
+    for X, _ in source.pieces(chosen, device, width=source.X.shape[1]):
         Z[done : done + len(X)] = features.project(X)
         done += len(X)
     return Rows(Z, torch.from_numpy(source.labels[chosen]).to(device))

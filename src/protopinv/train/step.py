@@ -21,7 +21,10 @@ SOLVE_TOLERANCE = 0.3
 
 @dataclass(frozen=True)
 class StepReport:
-    """What happened, still on the device: nothing here makes the host wait."""
+    """What happened, still on the device: nothing here makes the host wait.
+
+    The loss of a step that was not taken is NaN.
+    """
 
     loss: Float[Tensor, ""]
     solve_failed: Bool[Tensor, ""]
@@ -113,8 +116,9 @@ class Step:
         norm = torch.nn.utils.get_total_norm(self.optimizer.gradients())
         solve_failed = ~(solution.error < SOLVE_TOLERANCE).all()
         data_failed = ~(loss.isfinite() & norm.isfinite()) & ~solve_failed
-        self.optimizer.step(factor, skip=solve_failed | data_failed)
-        return StepReport(loss, solve_failed, data_failed)
+        skip = solve_failed | data_failed
+        self.optimizer.step(factor, skip=skip)
+        return StepReport(torch.where(skip, torch.nan, loss), solve_failed, data_failed)
 
     @torch.no_grad()
     def evaluate(self, rows: Rows) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:

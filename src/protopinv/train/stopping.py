@@ -11,10 +11,9 @@ class BestBank:
     """Higher score wins; equal scores, lower loss. A score of NaN never wins."""
 
     def __init__(self, bank: Bank) -> None:
-        device = bank.inputs.device
-        nothing_yet = (-torch.inf, torch.inf, -1)
-        score, loss, epoch = (torch.full((), value, device=device) for value in nothing_yet)
-        self._kept = (bank.snapshot(), score, loss, epoch)
+        nothing_yet = bank.inputs.new_full((), torch.inf)  # in the precision of what is offered
+        never = torch.full((), -1, device=bank.inputs.device)
+        self._kept = (bank.snapshot(), -nothing_yet, nothing_yet, never)
 
     @property
     def bank(self) -> Bank:

@@ -18,11 +18,13 @@ CLASSIFICATION = "classification"
 
 def save(estimator: ProtoPINVClassifier, path: str | Path) -> None:
     """Write a fitted estimator to ``path``."""
-    check_is_fitted(estimator)
+    check_is_fitted(estimator, "network_")
     names = getattr(estimator, "feature_names_in_", None)
     seed = estimator.random_state
     config = asdict(estimator.config())
     config["random_state"] = int(seed) if isinstance(seed, Integral) else None
+    # What was trained on a GPU must load where there is none.
+    config["device"] = "auto" if estimator.device == "cuda" else estimator.device
     saved = model_file.SavedModel(
         task=CLASSIFICATION,
         classes=estimator.classes_.tolist(),
@@ -51,8 +53,8 @@ def load(path: str | Path) -> ProtoPINVClassifier:
         )
         estimator.config()
         estimator.classes_ = np.array(saved.classes, dtype=np.dtype(saved.classes_dtype))
-        estimator.history_ = History(**saved.history)
-    except (TypeError, ValueError) as error:
+        estimator.history_ = History.from_dict(saved.history)
+    except (TypeError, ValueError, KeyError) as error:
         raise ModelFileError(
             f"A model file must hold a configuration this version knows. {path} does not "
             f"({error}). Upgrade protopinv, or train the model again."
