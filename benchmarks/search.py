@@ -50,7 +50,7 @@ def search(task: Task, *, noise: bool, n: int, device: str) -> dict[str, Any]:
         return float(model.score(task.X_held_out, task.y_held_out))
 
     random_ = random.Random(0)  # noqa: S311
-    tried = []
+    tried: list[dict[str, Any]] = []
     for _ in range(n):
         parameters = draw(random_, noise=noise)
         tried.append({"parameters": parameters, "validation": [score(parameters, 0)]})
