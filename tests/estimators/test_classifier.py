@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from protopinv import ProtoPINVClassifier, load
 from protopinv.data import load_data
 from protopinv.errors import ConfigError
-from protopinv.estimators.classifier import hold_out
+from protopinv.estimators.checks import hold_out
 from protopinv.network import propagate
 from protopinv.train.config import FIELDS, TrainConfig
 

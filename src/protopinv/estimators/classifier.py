@@ -2,8 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, get_args, get_origin
@@ -12,12 +11,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from protopinv.errors import ConfigError, DataError, TrainingError
+from protopinv.errors import DataError
+from protopinv.estimators.checks import (
+    hold_out,
+    memory_named,
+    plain_labels,
+    resolve_device,
+    torch_ready,
+)
 from protopinv.train.config import FIELDS, TrainConfig
 from protopinv.train.model import train_classifier
 from protopinv.train.prepare import PIECE_NUMBERS, LabelledRows
@@ -154,7 +159,7 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
         config = self.config()
         device = resolve_device(self.device)
         X, y = validate_data(self, X, y, dtype="numeric")
-        y = _plain_labels(y)
+        y = plain_labels(y)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -166,7 +171,7 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
         seed = int(random.randint(2**31 - 1))
         with (
             progress(config.max_epochs, enabled=bool(self.verbose)) as observer,
-            _memory_named(),
+            memory_named(),
         ):
             model = train_classifier(
                 LabelledRows(torch_ready(X), labels, len(classes)),
@@ -228,81 +233,3 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
             for start in range(0, len(X), size)
         ]
         return torch.cat(pieces).cpu()
-
-
-def resolve_device(name: str) -> torch.device:
-    """The torch device behind "auto", "cpu" or "cuda"."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise ConfigError(
-            f"device must be one of 'auto', 'cpu', 'cuda'. Got {name!r}. Change it to 'auto'."
-        )
-    available = torch.cuda.is_available()
-    if name == "cuda" and not available:
-        raise ConfigError(
-            "device='cuda' needs a GPU that torch can use. torch sees none here. "
-            "Use device='auto', or install a CUDA build of torch."
-        )
-    return torch.device("cuda" if available and name != "cpu" else "cpu")
-
-
-@contextmanager
-def _memory_named() -> Iterator[None]:
-    """Say in our words that memory ran out; torch on a CPU raises a bare RuntimeError."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        out = isinstance(error, MemoryError | torch.OutOfMemoryError)
-        if out or "alloc" in str(error) or "Storage size" in str(error):
-            raise TrainingError(
-                "Training must fit in memory. It did not. Lower n_prototypes, hidden_sizes or "
-                "n_components."
-            ) from error
-        raise
-
-
-def torch_ready(X: NDArray[Any]) -> NDArray[Any]:
-    """The array itself, or a float64 copy where torch has no such number type."""
-    native = X.dtype.isnative and X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
-    return X if native else X.astype(np.float64)
-
-
-def _plain_labels(y: NDArray[Any]) -> NDArray[Any]:
-    """Labels as booleans, numbers or strings, the kinds that can be sorted, saved and compared."""
-    if y.dtype.kind in "OT":
-        kinds = {type(label) for label in y.tolist()}
-        if kinds == {str}:
-            return y.astype(object)
-        if kinds and kinds <= {bool, int, float}:
-            return np.array(y.tolist())
-        came = ", ".join(sorted(kind.__name__ for kind in kinds))
-    elif y.dtype.kind in "biufU":
-        return y
-    else:
-        came = str(y.dtype)
-    raise DataError(
-        f"Labels must all be booleans, numbers or strings. Got {came}. Convert them, for example "
-        "with y.astype(str)."
-    )
-
-
-def hold_out(labels: NDArray[Any], fraction: float, seed: int) -> NDArray[Any] | None:
-    """Row numbers for validation: stratified where every class allows it, else at random."""
-    if fraction == 0:
-        return None
-    counts = np.bincount(labels)
-    n_held = round(fraction * len(labels))
-    if not 1 <= n_held < len(labels):
-        raise DataError(
-            f"A hold-out needs at least one row on each side. {len(labels)} rows with "
-            f"validation_fraction={fraction} leave {n_held} to validate on. "
-            "Give more rows, or set validation_fraction=0."
-        )
-    n_classes = len(counts)
-    divisible = counts.min() >= 2 and n_classes <= n_held <= len(labels) - n_classes
-    _, held_out = train_test_split(
-        np.arange(len(labels)),
-        test_size=n_held,
-        random_state=seed,
-        stratify=labels if divisible else None,
-    )
-    return np.sort(held_out)

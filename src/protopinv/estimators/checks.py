@@ -1,0 +1,90 @@
+"""What the estimators ask of arguments and data before and while they train."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.model_selection import train_test_split
+
+from protopinv.errors import ConfigError, DataError, TrainingError
+
+
+def resolve_device(name: str) -> torch.device:
+    """The torch device behind "auto", "cpu" or "cuda"."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise ConfigError(
+            f"device must be one of 'auto', 'cpu', 'cuda'. Got {name!r}. Change it to 'auto'."
+        )
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise ConfigError(
+            "device='cuda' needs a GPU that torch can use. torch sees none here. "
+            "Use device='auto', or install a CUDA build of torch."
+        )
+    return torch.device("cuda" if available and name != "cpu" else "cpu")
+
+
+@contextmanager
+def memory_named() -> Iterator[None]:
+    """Say in our words that memory ran out; torch on a CPU raises a bare RuntimeError."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        out = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if out or "alloc" in str(error) or "Storage size" in str(error):
+            raise TrainingError(
+                "Training must fit in memory. It did not. Lower n_prototypes, hidden_sizes or "
+                "n_components."
+            ) from error
+        raise
+
+
+def torch_ready(X: NDArray[Any]) -> NDArray[Any]:
+    """The array itself, or a float64 copy where torch has no such number type."""
+    native = X.dtype.isnative and X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
+    return X if native else X.astype(np.float64)
+
+
+def plain_labels(y: NDArray[Any]) -> NDArray[Any]:
+    """Labels as booleans, numbers or strings, the kinds that can be sorted, saved and compared."""
+    if y.dtype.kind in "OT":
+        kinds = {type(label) for label in y.tolist()}
+        if kinds == {str}:
+            return y.astype(object)
+        if kinds and kinds <= {bool, int, float}:
+            return np.array(y.tolist())
+        came = ", ".join(sorted(kind.__name__ for kind in kinds))
+    elif y.dtype.kind in "biufU":
+        return y
+    else:
+        came = str(y.dtype)
+    raise DataError(
+        f"Labels must all be booleans, numbers or strings. Got {came}. Convert them, for example "
+        "with y.astype(str)."
+    )
+
+
+def hold_out(labels: NDArray[Any], fraction: float, seed: int) -> NDArray[Any] | None:
+    """Row numbers for validation: stratified where every class allows it, else at random."""
+    if fraction == 0:
+        return None
+    counts = np.bincount(labels)
+    n_held = round(fraction * len(labels))
+    if not 1 <= n_held < len(labels):
+        raise DataError(
+            f"A hold-out needs at least one row on each side. {len(labels)} rows with "
+            f"validation_fraction={fraction} leave {n_held} to validate on. "
+            "Give more rows, or set validation_fraction=0."
+        )
+    n_classes = len(counts)
+    divisible = counts.min() >= 2 and n_classes <= n_held <= len(labels) - n_classes
+    _, held_out = train_test_split(
+        np.arange(len(labels)),
+        test_size=n_held,
+        random_state=seed,
+        stratify=labels if divisible else None,
+    )
+    return np.sort(held_out)
