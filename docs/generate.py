@@ -49,15 +49,17 @@ def results() -> str:
         newest[record["name"]] = {**record, "file": path.name}
     pages = [NOTICE, "# Results", "", "Every figure comes from a dated record in"]
     pages += ["[benchmarks/records](../benchmarks/records), with its recipe."]
-    for name, record in sorted(newest.items()):
-        render = accuracy_table if name.startswith("paper-shape") else epoch_table
-        pages += ["", *render(record), "", f"<sub>{_recipe(record)}</sub>"]
+    tables = {"paper-shape-cuda": accuracy_table, "paper-shape-cpu": accuracy_table}
+    for name, render in {**tables, "epoch-cpu": epoch_table}.items():
+        if name in newest:
+            pages += ["", *render(newest[name]), "", f"<sub>{_recipe(newest[name])}</sub>"]
     return "\n".join(pages) + "\n"
 
 
 def accuracy_table(record: dict[str, Any]) -> list[str]:
     """Test accuracy of the paper's shape."""
-    lines = ["## The paper's shape on the official test sets", ""]
+    device = record["environment"]["device"]
+    lines = [f"## The paper's shape on the official test sets: {device}", ""]
     lines += ["p = 150, h = 512, PCA-400, 250 full-batch epochs, 54,000 training rows. The"]
     lines += [
         "configurations were chosen on 6,000 held-out rows, the test set was scored once a run."

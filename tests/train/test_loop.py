@@ -211,7 +211,9 @@ def test_control_c_keeps_the_best_bank_and_warns() -> None:
         model = ProtoPINVClassifier(20, hidden_sizes=(8,), max_epochs=10**6, verbose=1,
                                     schedule="constant", random_state=0)
         model.fit(X, y)
-        print(model.history_.ending, model.n_iter_ > 0, model.score(X, y) > 0.8)
+        history = model.history_
+        print(history.ending, history.kept_epoch == history.best_epoch, model.score(X, y) > 0.8)
+        assert history.loss[history.best_epoch] == min(history.loss)
         """
     )
     process = subprocess.Popen(

@@ -39,12 +39,10 @@ def progress(total: int, *, enabled: bool) -> Iterator[Callable[[EpochReport], N
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("training", total=total, numbers="")
 
+        every = max(1, total // 100)  # a number shown is a number read from the device
+
         def show(report: EpochReport) -> None:
-            if (
-                bar.finished
-                or report.epoch % max(1, total // 100) == 0
-                or report.epoch + 1 == total
-            ):
+            if report.epoch % every == 0 or report.epoch + 1 == total:
                 bar.update(task, completed=report.epoch + 1, numbers=_numbers(report))
 
         yield show
