@@ -86,7 +86,9 @@ def test_every_hyperparameter_reaches_the_model(folder: Path) -> None:
         *("--n-components", "none", "--batch-size", "30", "--lr-ratios", "1,0.5,2"),
         *("--activation", "gelu", "--early-stopping", "--validation-fraction", "0.2"),
         *("--max-epochs", "12", "--n-prototypes", "9", "--normalize-inputs"),
+        *("--drop", "f0", "--drop", "f2"),
     )
+    assert load(path).feature_names_in_.tolist() == ["f1", "f3", "f4"]
     params = load(path).get_params()
     expected = {
         "random_state": 7,

@@ -45,6 +45,11 @@ def test_a_model_takes_its_own_columns_in_its_own_order(tmp_path: Path) -> None:
     assert data.y is None
 
 
+def test_columns_can_be_left_out(tmp_path: Path) -> None:
+    data = load_table(written(TABLE, tmp_path), target="wet", drop=["kind", "count"])
+    assert data.X.columns == ["width"]
+
+
 def test_numbers_that_turn_up_late_in_a_column_are_seen(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     path.write_text("a,t\n" + "1,x\n2,y\n" * 3000 + "1.5,x\n")
@@ -54,6 +59,7 @@ def test_numbers_that_turn_up_late_in_a_column_are_seen(tmp_path: Path) -> None:
 BAD = {
     "an unknown target": (TABLE, {"target": "knd"}, r"must be a column.*no 'knd'.*mean 'kind'\?"),
     "a missing feature": (TABLE, {"features": ["age"]}, r"Every feature.*no 'age'.*Check"),
+    "a column to drop": (TABLE, {"drop": ["knd"]}, r"to drop must be in .*mean 'kind'\?"),
     "text": (TABLE, {}, r"must be numbers\. Column 'kind' .* such as 'a'\. Encode"),
     "text among numbers": (
         TABLE.with_columns(width=pl.Series(["1.5", "2", "NA", "3"])),

@@ -21,6 +21,9 @@ from protopinv.cli.output import answer, say
 def train(
     data: Data,
     target: Target = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="A column to leave out; may be repeated.")
+    ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The model file.")] = Path(
         "model.safetensors"
     ),
@@ -50,7 +53,7 @@ def train(
         verbose=int(sys.stderr.isatty() if verbose is None else verbose),
     )
     estimator.config()
-    rows = load_data(data, split="train", target=target)
+    rows = load_data(data, split="train", target=target, drop=drop or ())
     estimator.fit(rows.X, rows.y)
     estimator.save(output)
     say(f"saved {output}")

@@ -21,12 +21,13 @@ def load_data(
     split: Split,
     target: str | None = None,
     features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
     needs_target: bool = True,
 ) -> Dataset:
     """``digits``, ``mnist`` or ``fashion-mnist`` in their split, or a table, all of its rows.
 
     Of a table, ``target`` is taken apart; ``features`` names the columns to use, by default all
-    others. Without ``needs_target`` a table may come without one.
+    others but those in ``drop``. Without ``needs_target`` a table may come without one.
     """
     if source in NAMED and target is not None:
         raise DataError(
@@ -47,7 +48,7 @@ def load_data(
         raise DataError(
             f"A table needs a target column. None was given for {source}. Use --target COLUMN."
         )
-    return load_table(path, target=target, features=features)
+    return load_table(path, target=target, features=features, drop=drop)
 
 
 def load_digits(split: Split) -> Dataset:

@@ -13,14 +13,19 @@ READERS = {".csv": "read_csv", ".parquet": "read_parquet", ".pq": "read_parquet"
 
 
 def load_table(
-    path: Path, *, target: str | None = None, features: Sequence[str] | None = None
+    path: Path,
+    *,
+    target: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
 ) -> Dataset:
-    """All rows of a table: ``features`` (by default every column but the target) and the target."""
+    """All rows of a table: ``features`` (by default all columns not named here) and the target."""
     polars = require("polars", extra="table", why="Reading a table")
     table = _read(path, polars)
     if target is not None:
         _require_columns(table, [target], "The target must be a column of the table", path)
-    names = [name for name in table.columns if name != target]
+    _require_columns(table, drop, "A column to drop must be in the table", path)
+    names = [name for name in table.columns if name != target and name not in drop]
     if features is not None:
         names = list(features)
         _require_columns(table, names, "Every feature of the model must be a column", path)
@@ -83,7 +88,7 @@ def _numbers(table: Any, path: Path, polars: Any) -> Any:
             raise DataError(
                 f"Features must be numbers. Column {column.name!r} of {path} holds "
                 f"{column.dtype} values such as {_first_text(column, polars)!r}. Encode it as "
-                "numbers, or drop it."
+                "numbers, or leave it out (--drop)."
             )
         bad = column.is_null()
         if column.dtype.is_float():
