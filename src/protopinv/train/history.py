@@ -50,7 +50,8 @@ class History:
             kept = "the initial bank" if self.kept_epoch is None else "the best bank so far"
             text = f"Training was interrupted after {self.n_epochs} epochs; kept {kept}."
             found.append(InterruptedWarning(text))
-        if self.rate_cuts > 0 or self.skipped_steps > max(3, 0.05 * self.steps):
+        many_skipped = self.skipped_steps > min(self.steps - 1, max(3, 0.05 * self.steps))
+        if self.steps and (self.rate_cuts > 0 or many_skipped):
             found.append(
                 GuardWarning(
                     f"{self.skipped_steps} of {self.steps} steps were skipped. "
