@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load as safetensors_load
 from safetensors.torch import save_file
 from sklearn.exceptions import NotFittedError
 
@@ -41,12 +42,15 @@ def path(model: ProtoPINVClassifier, tmp_path: Path) -> Path:
 DROPPED = "(dropped)"
 
 
+def contents(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """The tensors of a file, copied out of it, and its metadata."""
+    return safetensors_load(path.read_bytes()), safe_open(path, framework="pt").metadata()
+
+
 def rewrite(path: Path, **changes: object) -> None:
     """The same file with some header values changed; DROPPED drops its key."""
-    with safe_open(path, framework="pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        header = json.loads(file.metadata()[FORMAT])
-    header.update(changes)
+    tensors, metadata = contents(path)
+    header = {**json.loads(metadata[FORMAT]), **changes}
     kept = {key: value for key, value in header.items() if value != DROPPED}
     save_file(tensors, path, metadata={FORMAT: json.dumps(kept)})
 
@@ -149,9 +153,7 @@ def test_a_header_that_does_not_fit_is_refused(
 
 @pytest.mark.parametrize("dropped", ["bank.inputs", "network.0", "network.2", "features.mean"])
 def test_a_file_without_one_of_its_tensors_is_refused(path: Path, dropped: str) -> None:
-    with safe_open(path, framework="pt") as file:
-        metadata = file.metadata()
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    tensors, metadata = contents(path)
     del tensors[dropped]
     save_file(tensors, path, metadata=metadata)
     with pytest.raises(ModelFileError, match="must fit together"):
@@ -170,9 +172,7 @@ def test_a_file_without_one_of_its_tensors_is_refused(path: Path, dropped: str) 
     ],
 )
 def test_tensors_that_do_not_fit_are_refused(path: Path, name: str, change, message: str) -> None:
-    with safe_open(path, framework="pt") as file:
-        metadata = file.metadata()
-        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    tensors, metadata = contents(path)
     tensors[name] = change(tensors[name])
     save_file(tensors, path, metadata=metadata)
     with pytest.raises(ModelFileError, match=message):

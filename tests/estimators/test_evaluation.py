@@ -17,7 +17,7 @@ def test_the_numbers_are_scikit_learns(model: ProtoPINVClassifier, blobs) -> Non
     X, y = blobs
     labels = np.array(["a", "b", "c"])[y]
     result = evaluate(model, X, labels)
-    assert evaluate(model, X, labels[:, None].ravel()) == result
+    assert evaluate(model, X, labels[:, None]) == result
     assert result.accuracy == accuracy_score(labels, model.predict(X))
     assert result.log_loss == pytest.approx(log_loss(labels, model.predict_proba(X)))
     assert np.sum(result.confusion) == result.n_rows == 90
@@ -31,6 +31,12 @@ def test_unknown_classes_are_refused(model: ProtoPINVClassifier, blobs) -> None:
     X, _ = blobs
     with pytest.raises(DataError, match=r"classes the model knows: 'a', 'b', 'c'\. Got 'z'\."):
         evaluate(model, X, np.full(90, "z"))
+
+
+def test_labels_with_gaps_are_refused(model: ProtoPINVClassifier, blobs) -> None:
+    X, _ = blobs
+    with pytest.raises(DataError, match="Labels must all be booleans, numbers or strings"):
+        evaluate(model, X, np.array(["a", None, "b"] * 30, dtype=object))
 
 
 def test_lengths_must_agree(model: ProtoPINVClassifier, blobs) -> None:

@@ -8,6 +8,7 @@ from sklearn.metrics import confusion_matrix, log_loss, precision_recall_fscore_
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from protopinv.errors import DataError
+from protopinv.estimators.checks import plain_labels
 from protopinv.estimators.classifier import ProtoPINVClassifier
 
 
@@ -36,7 +37,7 @@ class Evaluation:
 def evaluate(estimator: ProtoPINVClassifier, X: Any, y: Any) -> Evaluation:
     """Score a fitted classifier on rows ``X`` with true labels ``y``."""
     check_is_fitted(estimator, "network_")
-    y = column_or_1d(y)
+    y = plain_labels(column_or_1d(y))
     classes = estimator.classes_
     unknown = [label for label in np.unique(y).tolist() if label not in classes.tolist()]
     if unknown:

@@ -57,19 +57,20 @@ def solve_layers(
     given = designs[0].dtype
     inside = precision or given
     forms = [choose_form(*A.shape) if form == "auto" else form for A in designs]
-    weights: list[Tensor] = [designs[0]] * len(designs)
-    errors: list[Tensor] = [ridges] * len(designs)
+    solved: dict[int, tuple[Tensor, Tensor]] = {}
     for name in dict.fromkeys(forms):
         layers = [i for i, chosen in enumerate(forms) if chosen == name]
-        error, *solved = _RidgeSolve.apply(
+        error, *weights = _RidgeSolve.apply(
             name,
             torch.stack([ridges[i] for i in layers]).to(inside),
             *(designs[i].to(inside) for i in layers),
             *(targets[i].to(inside) for i in layers),
         )
-        for i, W, e in zip(layers, solved, error.unbind(), strict=True):
-            weights[i], errors[i] = W.to(given), e
-    return Solution(tuple(weights), torch.stack(errors))
+        solved.update(zip(layers, zip(weights, error.unbind(), strict=True), strict=True))
+    in_order = [solved[i] for i in range(len(designs))]
+    return Solution(
+        tuple(W.to(given) for W, _ in in_order), torch.stack([error for _, error in in_order])
+    )
 
 
 def ridge_solve(

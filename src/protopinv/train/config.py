@@ -19,7 +19,7 @@ Schedule = Literal["cosine", "constant"]
 Solver = Literal["auto", "dual", "primal", "svd"]
 Dtype = Literal["float32", "float64"]
 
-
+# Numbers beyond these lose their meaning in float32, where products of a few of them are formed.
 LARGEST = 1e30
 SMALLEST = 1e-30
 
