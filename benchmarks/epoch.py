@@ -16,21 +16,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from paper_listing import PaperListing
-from record import write
 
 from protopinv import ProtoPINVClassifier
+from protopinv.bench.record import Record
 from protopinv.data import load_data
+from protopinv.train.bank_step import BankStep
+from protopinv.train.capture import CapturedStep
 from protopinv.train.config import TrainConfig
-from protopinv.train.losses import CrossEntropy
-from protopinv.train.model import architecture_of
-from protopinv.train.prepare import LabelledRows, features_of, first_bank, project_rows
-from protopinv.train.rows import Rows, chunk_rows
-from protopinv.train.step import Step
+from protopinv.train.prepare import LabelledRows, first_bank, prepare
+from protopinv.train.rows import Rows
 
 ROWS = 54_000
+RECORDS = Path(__file__).parent / "records"
 SHAPE: dict[str, Any] = {
     "n_prototypes": 150,
     "hidden_sizes": (512,),
@@ -64,9 +63,12 @@ def main() -> None:
     for name, value in result.items():
         print(f"{name:26} {value if value is None else round(value, 4)}")
     if options.record:
-        task = {"task": f"One full-batch epoch, MNIST, {ROWS} rows, p=150, h=512, PCA-400, float32"}
-        content = {**task, "repeats": options.repeats, "results": result}
-        print("wrote", write(f"epoch-{options.device}", content, options.device, None))
+        task = f"One full-batch epoch, MNIST, {ROWS} rows, p=150, h=512, PCA-400, float32"
+        plan = {"task": task, "repeats": options.repeats}
+        record = Record(RECORDS, f"epoch-{options.device}", plan, options.device, fresh=True)
+        record.cell("epoch", lambda: result)
+        record.finish()
+        print("wrote", record.path)
 
 
 def compare(device: torch.device, repeats: int) -> tuple[float, float]:
@@ -84,18 +86,11 @@ def our_step(device: torch.device) -> tuple[Rows, Callable[[], float]]:
     """Projected rows, and the step the estimators take over all of them."""
     config = TrainConfig(**SHAPE)
     data = load_data("mnist", split="train")
-    source, chosen = LabelledRows(data.X, data.y, 10), np.arange(ROWS)
-    features = features_of(source, chosen, config, device)
-    rows = project_rows(source, chosen, features, config, device)
-    step = Step(
-        first_bank(rows, 10, config, torch.Generator().manual_seed(0)).leaves(),
-        architecture_of(config),
-        config,
-        CrossEntropy(),
-        chunk=chunk_rows(512, rows.X.dtype, device),
-        generator=torch.Generator(device).manual_seed(0),
-    )
-    return rows, lambda: float(step(rows, 0.1).loss)
+    rows = prepare(LabelledRows(data.X[:ROWS], data.y[:ROWS], 10), config, device).rows
+    bank = first_bank(rows, 10, config, torch.Generator().manual_seed(0))
+    step = BankStep(bank.leaves(), config, generator=torch.Generator(device).manual_seed(0))
+    taken = CapturedStep(step, rows) if rows.X.is_cuda else step
+    return rows, lambda: float(taken(rows, 0.1).loss)
 
 
 def seconds(work: Callable[[], float]) -> float:

@@ -7,12 +7,17 @@ import pytest
 import torch
 
 from protopinv import ProtoPINVClassifier
+from protopinv.baselines import (
+    ELMClassifier,
+    MLPBaselineClassifier,
+    RandomFeatureRidgeClassifier,
+)
 from protopinv.data import load_data
+from protopinv.train.bank_step import BankStep
+from protopinv.train.capture import CapturedStep
 from protopinv.train.config import TrainConfig
-from protopinv.train.losses import CrossEntropy
-from protopinv.train.model import architecture_of
-from protopinv.train.prepare import LabelledRows, features_of, first_bank, project_rows
-from protopinv.train.step import Step
+from protopinv.train.prepare import LabelledRows, first_bank, prepare
+from protopinv.train.rows import Rows
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a GPU that torch can use"
@@ -50,22 +55,26 @@ def test_gpu_and_host_train_the_same_bank_within_rounding(blobs) -> None:
     np.testing.assert_allclose(on_gpu.history_.loss, on_host.history_.loss, rtol=1e-6)
 
 
-def test_a_step_never_makes_the_host_wait() -> None:
-    config = TrainConfig(
-        input_noise=0.3, hidden_dropout=0.1, weight_penalty=1e-5, learn_ridge=True, scaling="global"
-    )
+CONFIGS = [
+    {},
+    {"input_noise": 0.3, "hidden_dropout": 0.1, "weight_penalty": 1e-5, "learn_ridge": True},
+    {"condition_penalty": 0.01, "hidden_sizes": (40, 30)},
+    {"n_prototypes": 400, "hidden_sizes": (20,)},  # primal solves
+]
+
+
+def digits_step(options: dict[str, object]) -> tuple[BankStep, Rows]:
+    config = TrainConfig(scaling="global", **options)
     data, device = load_data("digits", split="train"), torch.device("cuda")
-    source, chosen = LabelledRows(data.X, data.y, 10), np.arange(len(data.X))
-    features = features_of(source, chosen, config, device)
-    rows = project_rows(source, chosen, features, config, device)
-    step = Step(
-        first_bank(rows, 10, config, torch.Generator().manual_seed(0)).leaves(),
-        architecture_of(config),
-        config,
-        CrossEntropy(0.1),
-        chunk=500,
-        generator=torch.Generator(device).manual_seed(0),
-    )
+    rows = prepare(LabelledRows(data.X, data.y, 10), config, device).rows
+    bank = first_bank(rows, 10, config, torch.Generator().manual_seed(0))
+    generator = torch.Generator(device).manual_seed(0)
+    return BankStep(bank.leaves(), config, generator=generator, chunk=500), rows
+
+
+@pytest.mark.parametrize("options", CONFIGS, ids=str)
+def test_a_step_never_makes_the_host_wait(options: dict[str, object]) -> None:
+    step, rows = digits_step(options)
     step(rows, 0.1)
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -73,3 +82,44 @@ def test_a_step_never_makes_the_host_wait() -> None:
         step.evaluate(rows)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("options", CONFIGS, ids=str)
+@pytest.mark.parametrize("batch_size", [None, 300])
+def test_a_captured_step_equals_an_eager_one(
+    options: dict[str, object], batch_size: int | None
+) -> None:
+    losses, scores = [], []
+    for captured in (False, True):
+        step, rows = digits_step(options)
+        taken = CapturedStep(step, rows) if captured else step
+        reports = [
+            taken(batch, 0.1)
+            for _ in range(8)
+            for batch in rows.batches(batch_size, step.generator)
+        ]
+        losses.append([float(report.loss) for report in reports])
+        scores.append([float(taken.evaluate(rows)[1]) for _ in range(6)])
+        assert len({*scores[-1]}) == 1
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
+    np.testing.assert_allclose(scores[1], scores[0], rtol=1e-4)
+
+
+def test_the_guard_falls_back_from_a_captured_step(blobs) -> None:
+    X, y = blobs
+    model = ProtoPINVClassifier(
+        15, hidden_sizes=(12,), ridge=1e-13, max_epochs=40, device="cuda", random_state=0
+    )
+    model.fit(np.vstack([X, X]), np.hstack([y, y]))
+    assert model.score(X, y) == 1
+
+
+@pytest.mark.parametrize("batch_size", [None, 16])
+def test_the_baselines_learn_on_a_gpu(blobs, batch_size: int | None) -> None:
+    X, y = blobs
+    for model in (
+        MLPBaselineClassifier(16, lr=0.03, max_epochs=60, batch_size=batch_size, device="cuda"),
+        ELMClassifier(50, device="cuda"),
+        RandomFeatureRidgeClassifier(50, device="cuda"),
+    ):
+        assert model.set_params(random_state=0).fit(X, y).score(X, y) == 1

@@ -75,8 +75,8 @@ def test_unit_rows_have_unit_mean_square_and_zero_rows_stay_finite(
     assert gradient.isfinite().all()
 
 
-def test_the_configuration_offers_exactly_the_activations_there_are() -> None:
-    assert get_args(Activation) == tuple(ACTIVATIONS)
+def test_the_configuration_offers_all_activations_but_those_of_random_features() -> None:
+    assert (*get_args(Activation), "cos", "identity") == tuple(ACTIVATIONS)
 
 
 def test_soft_labels_sharpen_with_falling_temperature_and_zero_leaves_them() -> None:

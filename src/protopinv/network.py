@@ -17,6 +17,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": functional.gelu,
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
+    "cos": torch.cos,  # random Fourier features
+    "identity": lambda Z: Z,  # random linear features
 }
 
 
@@ -42,11 +44,20 @@ def solve_weights(
     precision: torch.dtype | None = None,
 ) -> Solution:
     """W_1 = ridge([1, X], H_1), W_{l+1} = ridge([1, act(H_l)], H_{l+1}), with H_{L+1} = Y."""
+    designs, targets = designs_of(bank, architecture), targets_of(bank, architecture)
+    return solve_layers(designs, targets, bank.ridge, form=form, precision=precision)
+
+
+def designs_of(bank: Bank, architecture: Architecture) -> list[Float[Tensor, "p _"]]:
+    """A_0 = [1, X], A_l = [1, act(H_l)]: what each layer's weights are solved from."""
     activation = ACTIVATIONS[architecture.activation]
     inputs = unit_rows(bank.inputs) if architecture.normalize_inputs else bank.inputs
-    designs = [with_bias(inputs), *(with_bias(activation(H)) for H in bank.hidden)]
-    targets = [*bank.hidden, soft_labels(bank.outputs, architecture.temperature)]
-    return solve_layers(designs, targets, bank.ridge, form=form, precision=precision)
+    return [with_bias(inputs), *(with_bias(activation(H)) for H in bank.hidden)]
+
+
+def targets_of(bank: Bank, architecture: Architecture) -> list[Float[Tensor, "p _"]]:
+    """H_1, ..., H_L, Y: what each layer's weights are solved for."""
+    return [*bank.hidden, soft_labels(bank.outputs, architecture.temperature)]
 
 
 def unit_rows(X: Float[Tensor, "p d"]) -> Float[Tensor, "p d"]:

@@ -1,7 +1,15 @@
 import pytest
 import torch
 
-from protopinv.bank import Bank, balanced_classes, normal_inputs, start_bank, stratified_inputs
+from protopinv.bank import (
+    Bank,
+    balanced_classes,
+    balanced_outputs,
+    normal_inputs,
+    normal_outputs,
+    start_bank,
+    stratified_inputs,
+)
 
 
 def small_bank(generator: torch.Generator, learn: tuple[bool, ...] = (False, True)) -> Bank:
@@ -85,22 +93,18 @@ def test_normal_inputs_have_the_scale_of_the_rows(generator: torch.Generator) ->
     assert normal_inputs(500, X, generator).std() == pytest.approx(7, rel=0.05)
 
 
-def test_replacing_asks_the_condition_and_shares_nothing(generator: torch.Generator) -> None:
-    bank, other = small_bank(generator), small_bank(generator)
-    same = bank.replaced(other, where=torch.tensor(False))
-    assert all(map(torch.equal, same.trained, bank.trained))
-    new = bank.replaced(other, where=torch.tensor(True))
-    assert all(map(torch.equal, new.trained, other.trained))
-    other.inputs.zero_()
-    assert not torch.equal(new.inputs, other.inputs)
+def test_random_outputs_have_the_mean_square_of_one_hot_ones(generator: torch.Generator) -> None:
+    random, balanced = normal_outputs(2000, 10, generator), balanced_outputs(2000, 10)
+    assert random.square().mean().item() == pytest.approx(0.1, rel=0.05)
+    assert balanced.square().mean().item() == pytest.approx(0.1)
+    assert balanced.sum(dim=0).tolist() == [200] * 10
 
 
-def test_copying_in_place_keeps_the_tensors(generator: torch.Generator) -> None:
-    leaves, other = small_bank(generator).leaves(), small_bank(generator)
-    inputs = leaves.inputs
-    leaves.copy_(other)
-    assert leaves.inputs is inputs
-    assert all(map(torch.equal, leaves.trained, other.trained))
+def test_a_snapshot_shares_nothing(generator: torch.Generator) -> None:
+    bank = small_bank(generator)
+    kept = bank.snapshot()
+    bank.inputs.zero_()
+    assert not torch.equal(kept.inputs, bank.inputs)
 
 
 def test_names_and_back_is_the_identity(generator: torch.Generator) -> None:

@@ -128,7 +128,7 @@ def test_probabilities_are_the_softmax_of_the_decision(blobs) -> None:
 def test_folding_changes_no_prediction(blobs) -> None:
     """Solved weights behind the feature map, and one plain network, are the same function."""
     from protopinv.network import solve_weights
-    from protopinv.train.model import architecture_of
+    from protopinv.train.bank_step import architecture_of
 
     X, y = blobs
     model = quick(projection="pls", hidden_sizes=(9, 7)).fit(X, y)

@@ -14,13 +14,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from protopinv.bank import Bank, balanced_classes, start_bank
+from protopinv.bank import Bank, balanced_outputs, start_bank
 from protopinv.errors import GuardWarning, TrainingError
-from protopinv.network import Architecture
+from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
 from protopinv.train.loop import EpochReport, train
-from protopinv.train.losses import CrossEntropy
 from protopinv.train.rows import Rows
 
 
@@ -36,10 +35,9 @@ def moons(n: int, seed: int) -> Rows:
 
 def fresh_bank(rows: Rows, ridge: float = 1.0) -> Bank:
     random = torch.Generator().manual_seed(0)
-    classes = balanced_classes(20, 2)
     return start_bank(
         torch.randn(20, rows.X.shape[1], generator=random).to(rows.X),
-        torch.nn.functional.one_hot(classes, 2),
+        balanced_outputs(20, 2),
         hidden_sizes=(32,),
         hidden_scale=1.0,
         ridge=(ridge, ridge),
@@ -57,17 +55,10 @@ def run(
     **options: object,
 ) -> tuple[Bank, History]:
     config = TrainConfig(hidden_sizes=(32,), **options)
-    return train(
-        bank or fresh_bank(rows),
-        rows,
-        config,
-        loss=CrossEntropy(),
-        architecture=Architecture("relu"),
-        generator=torch.Generator().manual_seed(0),
-        clock=time.perf_counter,
-        validation=validation,
-        observer=observer,
-    )
+    leaves = (bank or fresh_bank(rows)).leaves()
+    step = BankStep(leaves, config, generator=torch.Generator().manual_seed(0))
+    history = train(step, rows, clock=time.perf_counter, validation=validation, observer=observer)
+    return step.state, history
 
 
 @pytest.mark.parametrize("batch_size", [None, 50])
@@ -113,16 +104,7 @@ def test_early_stopping_restores_the_best_bank() -> None:
 
 
 def _score(bank: Bank, rows: Rows, config: TrainConfig) -> float:
-    from protopinv.train.step import Step
-
-    step = Step(
-        bank.leaves(),
-        Architecture("relu"),
-        config,
-        CrossEntropy(),
-        chunk=64,
-        generator=torch.Generator(),
-    )
+    step = BankStep(bank.leaves(), config, chunk=64, generator=torch.Generator())
     return step.evaluate(rows)[0].item()
 
 

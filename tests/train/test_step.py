@@ -7,11 +7,13 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from protopinv.bank import Bank, start_bank
-from protopinv.network import Architecture, propagate, solve_weights
+from protopinv.network import Architecture, designs_of, propagate, solve_weights
+from protopinv.solve import spread
+from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.losses import CrossEntropy
 from protopinv.train.rows import CPU_CHUNK_BYTES, Rows, chunk_rows
-from protopinv.train.step import Step, data_pass, evaluate
+from protopinv.train.step import data_pass, evaluate
 
 
 @pytest.fixture
@@ -33,11 +35,10 @@ def bank(generator: torch.Generator) -> Bank:
     ).leaves()
 
 
-def step_of(bank: Bank, chunk: int = 100, **options: object) -> Step:
+def step_of(bank: Bank, chunk: int = 100, **options: object) -> BankStep:
     config = TrainConfig(hidden_sizes=(6, 4), activation="tanh", **options)
     generator = torch.Generator().manual_seed(0)
-    loss = CrossEntropy(config.label_smoothing)
-    return Step(bank, Architecture("tanh"), config, loss, chunk=chunk, generator=generator)
+    return BankStep(bank, config, chunk=chunk, generator=generator)
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 25, 49, 50, 1000])
@@ -66,11 +67,14 @@ def test_a_step_leaves_the_gradient_of_the_whole_objective(
 ) -> None:
     solution = solve_weights(bank, Architecture("tanh"))
     outputs = propagate(rows.X, solution.weights, "tanh")
-    objective = cross_entropy(outputs, rows.y, label_smoothing=0.1) + 0.01 * sum(
-        (W**2).sum() for W in solution.weights
+    designs = designs_of(bank, Architecture("tanh"))
+    objective = (
+        cross_entropy(outputs, rows.y, label_smoothing=0.1)
+        + 0.01 * sum((W**2).sum() for W in solution.weights)
+        + 0.02 * sum(spread(A, ridge) for A, ridge in zip(designs, bank.ridge, strict=True))
     )
     expected = torch.autograd.grad(objective, bank.trained)
-    step = step_of(bank, chunk, weight_penalty=0.01, label_smoothing=0.1)
+    step = step_of(bank, chunk, weight_penalty=0.01, condition_penalty=0.02, label_smoothing=0.1)
     report = step(rows, factor=0.0)
     torch.testing.assert_close(report.loss, objective.detach())
     for tensor, gradient in zip(bank.trained, expected, strict=True):
@@ -95,7 +99,8 @@ def test_decay_and_rate_are_separate_for_each_block(rows: Rows, bank: Bank) -> N
     before = bank.snapshot()
     for tensor in bank.trained:
         tensor.grad = torch.zeros_like(tensor)
-    step.optimizer.step(1.0, skip=torch.tensor(False))
+    step.optimizer.set_rate(1.0)
+    step.optimizer.step(skip=torch.tensor(False))
     torch.testing.assert_close(bank.hidden[0], before.hidden[0] * (1 - 0.1 * 0.5))
     assert torch.equal(bank.inputs, before.inputs)
 

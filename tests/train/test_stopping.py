@@ -1,13 +1,12 @@
 import pytest
 import torch
+from torch import Tensor
 
-from protopinv.bank import Bank
-from protopinv.train.stopping import BestBank
+from protopinv.train.stopping import Best, copied, put_back
 
 
-def bank_with(value: float, dtype: torch.dtype) -> Bank:
-    ones = torch.full((2, 2), value, dtype=dtype)
-    return Bank(ones, (ones,), ones, ones[0], torch.zeros(2, dtype=torch.bool))
+def filled(value: float, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    return torch.full((2, 2), value, dtype=dtype), torch.full((3,), value, dtype=dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -21,18 +20,30 @@ def bank_with(value: float, dtype: torch.dtype) -> Bank:
         ([(0.9, 1.0), (0.9, 1.0)], 0),  # of equals the first
     ],
 )
-def test_the_best_bank_wins(
-    dtype: torch.dtype, offers: list[tuple[float, float]], winner: int
-) -> None:
-    best = BestBank(bank_with(-1.0, dtype))
+def test_the_best_wins(dtype: torch.dtype, offers: list[tuple[float, float]], winner: int) -> None:
+    best = Best(filled(-1.0, dtype))
     for epoch, (score, loss) in enumerate(offers):
         numbers = (torch.tensor(number, dtype=dtype) for number in (score, loss))
-        best.offer(bank_with(float(epoch), dtype), *numbers, epoch)
+        best.offer(filled(float(epoch), dtype), *numbers, epoch)
     assert best.epoch_on_host() == winner
-    assert all((tensor == winner).all() for tensor in best.bank.trained)
+    assert all((tensor == winner).all() for tensor in best.tensors)
 
 
-def test_before_any_offer_it_is_the_first_bank() -> None:
-    best = BestBank(bank_with(7.0, torch.float32))
+def test_before_any_offer_it_is_the_first() -> None:
+    first = filled(7.0, torch.float32)
+    best = Best(first)
+    first[0].zero_()
     assert best.epoch_on_host() is None
-    assert (best.bank.inputs == 7).all()
+    assert (best.tensors[0] == 7).all()
+
+
+def test_copies_share_nothing_and_can_be_put_back() -> None:
+    tensors = filled(1.0, torch.float64)
+    kept = copied(tensors)
+    for tensor in tensors:
+        tensor.zero_()
+    assert all((tensor == 1).all() for tensor in kept)
+    places = [tensor.data_ptr() for tensor in tensors]
+    put_back(tensors, kept)
+    assert all((tensor == 1).all() for tensor in tensors)
+    assert places == [tensor.data_ptr() for tensor in tensors]

@@ -52,17 +52,6 @@ class Bank:
         moved = self._map(lambda tensor: tensor.detach().to(device, dtype))
         return replace(moved, learnable_ridge=self.learnable_ridge.to(device))
 
-    @torch.no_grad()
-    def copy_(self, other: "Bank") -> None:
-        """Take over another bank's numbers in place."""
-        for mine, theirs in zip(self.trained, other.trained, strict=True):
-            mine.copy_(theirs)
-
-    @torch.no_grad()
-    def replaced(self, other: "Bank", where: Bool[Tensor, ""]) -> "Bank":
-        """A copy of ``other`` if ``where`` is true, else of this bank, decided on the device."""
-        return self._map(lambda mine, theirs: torch.where(where, theirs, mine), other)
-
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file."""
         hidden = {f"hidden.{layer}": H for layer, H in enumerate(self.hidden)}
@@ -82,13 +71,12 @@ class Bank:
         ridge = tensors["raw_ridge"], tensors["learnable_ridge"]
         return cls(tensors["inputs"], hidden, tensors["outputs"], *ridge)
 
-    def _map(self, change: Callable[..., Tensor], *others: "Bank") -> "Bank":
-        """A bank of ``change(mine, theirs, ...)`` for every trained tensor."""
-        banks = (self, *others)
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "Bank":
+        """A bank of ``change(tensor)`` for every trained tensor."""
         return Bank(
-            change(*(bank.inputs for bank in banks)),
-            tuple(change(*level) for level in zip(*(bank.hidden for bank in banks), strict=True)),
-            change(*(bank.outputs for bank in banks)),
-            change(*(bank.raw_ridge for bank in banks)),
+            change(self.inputs),
+            tuple(map(change, self.hidden)),
+            change(self.outputs),
+            change(self.raw_ridge),
             self.learnable_ridge,
         )

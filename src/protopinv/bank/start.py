@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from protopinv.bank.bank import Bank
@@ -11,7 +11,7 @@ from protopinv.bank.bank import Bank
 
 def start_bank(
     inputs: Float[Tensor, "p d"],
-    outputs: Shaped[Tensor, "p k"],
+    outputs: Float[Tensor, "p k"],
     *,
     hidden_sizes: Sequence[int],
     hidden_scale: float,
@@ -35,6 +35,17 @@ def inverse_softplus(value: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
 def balanced_classes(n_prototypes: int, n_classes: int) -> Int[Tensor, " p"]:
     """0, 1, ..., k-1, 0, 1, ...: the class each prototype starts with."""
     return torch.arange(n_prototypes) % n_classes
+
+
+def balanced_outputs(n_prototypes: int, n_classes: int) -> Float[Tensor, "p k"]:
+    """One-hot rows of balanced classes."""
+    return torch.nn.functional.one_hot(balanced_classes(n_prototypes, n_classes), n_classes).float()
+
+
+def normal_outputs(n_prototypes: int, n_classes: int, generator: Generator) -> Float[Tensor, "p k"]:
+    """Normal draws with the mean square of one-hot rows."""
+    draw = torch.randn(n_prototypes, n_classes, generator=generator)
+    return draw.mul_(n_classes**-0.5)
 
 
 def normal_inputs(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from protopinv import __version__
+from protopinv.cli.bench import bench
 from protopinv.cli.demo import demo
 from protopinv.cli.evaluate import evaluate
 from protopinv.cli.inspect import inspect
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 for command in (demo, train, predict, evaluate, inspect):
     app.command()(command)
+app.add_typer(bench, name="bench")
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,6 +1,7 @@
 """What the estimators ask of arguments and data before and while they train."""
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from protopinv.errors import ConfigError, DataError, TrainingError
+from protopinv.train.config import LARGEST
 
 
 def resolve_device(name: str) -> torch.device:
@@ -25,6 +27,19 @@ def resolve_device(name: str) -> torch.device:
             "Use device='auto', or install a CUDA build of torch."
         )
     return torch.device("cuda" if available and name != "cpu" else "cpu")
+
+
+def require_number(
+    estimator: Any, name: str, kind: type, test: Callable[[Any], bool], rule: str
+) -> None:
+    """Raise ConfigError unless the parameter is a number of this kind that passes the test."""
+    value = getattr(estimator, name)
+    number = isinstance(value, kind) and not isinstance(value, bool)
+    if not (number and abs(value) <= LARGEST and test(value)):
+        default = inspect.signature(type(estimator)).parameters[name].default
+        raise ConfigError(
+            f"{name} must be {rule}. Got {value!r}. Change it, or leave it at {default!r}."
+        )
 
 
 @contextmanager

@@ -3,55 +3,23 @@
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, get_args, get_origin
+from typing import Any, Self
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from protopinv.errors import DataError
-from protopinv.estimators.checks import (
-    hold_out,
-    memory_named,
-    plain_labels,
-    resolve_device,
-    torch_ready,
-)
+from protopinv.diagnose import Diagnosis, diagnose
+from protopinv.estimators.checks import hold_out, memory_named, resolve_device
+from protopinv.estimators.door import ProbabilisticClassifier, with_parameters
+from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import FIELDS, TrainConfig
+from protopinv.train.loop import Observer
 from protopinv.train.model import train_classifier
-from protopinv.train.prepare import PIECE_NUMBERS, LabelledRows
 from protopinv.train.progress import progress
 
-Estimator = TypeVar("Estimator", bound=type)
 
-
-def _with_parameters(estimator: Estimator) -> Estimator:
-    """Fill ``{parameters}`` in the docstring from TrainConfig, where each is explained once."""
-    entries = (
-        f"{item.name} : {_type_name(item.type)}, default={item.default!r}\n"
-        f"        {item.metadata['help']}"
-        for item in fields(TrainConfig)
-    )
-    estimator.__doc__ = (estimator.__doc__ or "").format(parameters="\n    ".join(entries))
-    return estimator
-
-
-def _type_name(kind: Any) -> str:
-    """A type as scikit-learn's docstrings write it."""
-    if get_origin(kind) is Literal:
-        return "{" + ", ".join(map(repr, get_args(kind))) + "}"
-    text = kind.__name__ if isinstance(kind, type) else str(kind)
-    return text.replace("collections.abc.", "").replace("typing.", "")
-
-
-@_with_parameters
-class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
+@with_parameters()
+class ProtoPINVClassifier(ProbabilisticClassifier):
     """A small network whose weights are solved from a trained bank of prototypes.
 
     Adam trains prototype inputs, hidden targets and outputs; every weight matrix is the ridge
@@ -92,8 +60,10 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
         ridge: Sequence[float] | float = TrainConfig.ridge,
         learn_ridge: Sequence[bool] | bool = TrainConfig.learn_ridge,
         weight_penalty: float = TrainConfig.weight_penalty,
+        condition_penalty: float = TrainConfig.condition_penalty,
         temperature: float = TrainConfig.temperature,
         input_init: str = TrainConfig.input_init,
+        output_init: str = TrainConfig.output_init,
         hidden_scale: float = TrainConfig.hidden_scale,
         scaling: str = TrainConfig.scaling,
         projection: str = TrainConfig.projection,
@@ -126,8 +96,10 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
         self.ridge = ridge
         self.learn_ridge = learn_ridge
         self.weight_penalty = weight_penalty
+        self.condition_penalty = condition_penalty
         self.temperature = temperature
         self.input_init = input_init
+        self.output_init = output_init
         self.hidden_scale = hidden_scale
         self.scaling = scaling
         self.projection = projection
@@ -154,33 +126,21 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on rows ``X`` and labels ``y``."""
+    def fit(self, X: Any, y: Any, *, observer: Observer | None = None) -> Self:
+        """Train on rows ``X`` and labels ``y``; ``observer`` is shown every epoch's report."""
         config = self.config()
         device = resolve_device(self.device)
-        X, y = validate_data(self, X, y, dtype="numeric")
-        y = plain_labels(y)
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise DataError(
-                "A classifier needs at least two classes. y holds only one class: "
-                f"{classes[0]!r}. Check the target, or use a constant."
-            )
-        random = check_random_state(self.random_state)
-        seed = int(random.randint(2**31 - 1))
-        with (
-            progress(config.max_epochs, enabled=bool(self.verbose)) as observer,
-            memory_named(),
-        ):
+        (rows, classes), seed = self._rows(X, y), self._seed()
+        shown = progress(config.max_epochs, enabled=bool(self.verbose), also=observer)
+        with shown as watched, memory_named():
             model = train_classifier(
-                LabelledRows(torch_ready(X), labels, len(classes)),
+                rows,
                 config,
                 seed=seed,
                 device=device,
                 clock=time.perf_counter,
-                held_out=hold_out(labels, config.held_out, seed),
-                observer=observer,
+                held_out=hold_out(rows.labels, config.held_out, seed),
+                observer=watched,
             )
         for warning in model.history.warnings():
             warnings.warn(warning, stacklevel=2)
@@ -192,24 +152,15 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
         self.n_iter_ = model.history.n_epochs
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most likely class of each row."""
-        best = self._outputs(X).argmax(dim=1).numpy()
-        predicted: NDArray[Any] = self.classes_[best]
-        return predicted
+    @property
+    def n_trained_(self) -> int:
+        """Numbers that were trained: those of the bank."""
+        return self.bank_.n_trained
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """The probability of each class, in the order of ``classes_``."""
-        return torch.softmax(self._outputs(X), dim=1).numpy()
-
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """The logarithm of ``predict_proba``, without underflow."""
-        return torch.log_softmax(self._outputs(X), dim=1).numpy()
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Raw outputs, a column a class; for two classes the second minus the first."""
-        outputs = self._outputs(X).numpy()
-        return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
+    def diagnose(self) -> Diagnosis:
+        """Conditioning and sensitivity of every layer's solve."""
+        check_is_fitted(self, "bank_")
+        return diagnose(self.bank_, architecture_of(self.config()))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a file that ``protopinv.load`` reads."""
@@ -220,16 +171,3 @@ class ProtoPINVClassifier(ClassifierMixin, BaseEstimator):
     def config(self) -> TrainConfig:
         """The hyperparameters, checked; raises ConfigError for a value outside its range."""
         return TrainConfig(**{name: getattr(self, name) for name in FIELDS})
-
-    def _outputs(self, X: Any) -> torch.Tensor:
-        """Raw outputs in float64, on the host, a bounded piece of rows at a time."""
-        check_is_fitted(self, "network_")
-        X = validate_data(self, X, reset=False, dtype="numeric")
-        device = resolve_device(self.device)
-        network = self.network_.to(device)
-        size = max(1, PIECE_NUMBERS // max(network.sizes))
-        pieces = [
-            network(torch.from_numpy(np.array(X[start : start + size], np.float64)).to(device))
-            for start in range(0, len(X), size)
-        ]
-        return torch.cat(pieces).cpu()

@@ -13,6 +13,7 @@ from protopinv.errors import ConfigError
 
 Activation = Literal["relu", "silu", "gelu", "tanh", "sigmoid"]
 InputInit = Literal["stratified", "normal"]
+OutputInit = Literal["balanced", "normal"]
 Scaling = Literal["none", "global", "feature"]
 Projection = Literal["none", "pca", "pls"]
 Schedule = Literal["cosine", "constant"]
@@ -38,8 +39,10 @@ class TrainConfig:
     ridge: Sequence[float] | float = _option(10.0, "Ridge of the solves: one, or one a layer.")
     learn_ridge: Sequence[bool] | bool = _option(False, "Train the ridge: one, or one a layer.")
     weight_penalty: float = _option(0.0, "Penalty on the solved weights, in the loss.")
+    condition_penalty: float = _option(0.0, "Penalty on ill-conditioned prototype matrices.")
     temperature: float = _option(0.0, "Prototype labels are softmax(Y / T); 0 leaves Y as it is.")
     input_init: InputInit = _option("stratified", "Prototype inputs start as rows or as noise.")
+    output_init: OutputInit = _option("balanced", "Prototype outputs start one-hot or as noise.")
     hidden_scale: float = _option(1.0, "Standard deviation of the initial hidden targets.")
     scaling: Scaling = _option("feature", "One factor for all features, one each, or none.")
     projection: Projection = _option("pca", "Projection before the network.")
@@ -68,9 +71,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in FIELDS:
             object.__setattr__(self, name, _plain(getattr(self, name)))
-        for name in ("activation", "input_init", "scaling", "projection", "schedule", "solver"):
+        for name in _CHOICES:
             self._check_choice(name)
-        self._check_choice("dtype")
         for name in ("n_prototypes", "max_epochs", "n_iter_no_change"):
             self._check_number(name, Integral, lambda v: v >= 1, "a whole number, 1 or more")
         for name in ("batch_size", "n_components"):
@@ -85,6 +87,7 @@ class TrainConfig:
         )
         for name in (
             "weight_penalty",
+            "condition_penalty",
             "input_decay",
             "hidden_decay",
             "output_decay",
@@ -178,6 +181,7 @@ class TrainConfig:
 _CHOICES = {
     "activation": Activation,
     "input_init": InputInit,
+    "output_init": OutputInit,
     "scaling": Scaling,
     "projection": Projection,
     "schedule": Schedule,

@@ -9,7 +9,7 @@ import torch
 
 from protopinv.errors import TrainingError
 from protopinv.train.step import Step, StepReport
-from protopinv.train.stopping import BestBank
+from protopinv.train.stopping import Best, put_back
 
 MOST_RATE_CUTS = 6
 RATE_CUT = 0.3
@@ -18,11 +18,11 @@ RATE_CUT = 0.3
 class Guard:
     """``watch`` every step (no host read), ``review`` when a read is due."""
 
-    def __init__(self, step: Step, best: BestBank) -> None:
+    def __init__(self, step: Step, best: Best) -> None:
         self._step = step
         self._best = best
         self._ladder = _fallbacks(step.form, step.precision)
-        device = step.bank.inputs.device
+        device = step.trained[0].device
         self._seen = torch.zeros(2, dtype=torch.long, device=device)  # failed solves, failed data
         self._judged = [0, 0]
         self.rate_cuts = 0
@@ -80,7 +80,7 @@ class Guard:
             raise TrainingError(f"{complaint}, at step {self.steps}, {cuts}. {advice}")
         self.rate_cuts += 1
         peak = self._step.optimizer.peak * RATE_CUT
-        self._step.bank.copy_(self._best.bank)
+        put_back(self._step.trained, self._best.tensors)
         self._step.optimizer.restart(peak)
         self.events.append(
             f"step {self.steps}: step failed, back to the best bank with lr {peak:.3g}"

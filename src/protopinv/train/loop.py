@@ -2,52 +2,52 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Generator, Tensor
+from torch import Tensor
 
-from protopinv.bank import Bank
-from protopinv.network import Architecture
-from protopinv.train.config import TrainConfig
+from protopinv.train.capture import CapturedStep
 from protopinv.train.guard import Guard
 from protopinv.train.history import Ending, History, Recorder
-from protopinv.train.losses import CrossEntropy
-from protopinv.train.rows import Rows, chunk_rows
+from protopinv.train.rows import Rows
 from protopinv.train.schedule import rate_factor
 from protopinv.train.step import Step
-from protopinv.train.stopping import BestBank
+from protopinv.train.stopping import Best, copied, put_back
 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What a progress display may show; reading a number waits for the device."""
+    """What an observer may look at; reading a number waits for the device.
+
+    ``state`` is what is being trained, a Bank here; the next step changes it in place.
+    """
 
     epoch: int
     loss: Float[Tensor, ""]
     validation_score: Float[Tensor, ""] | None
+    state: Any
+
+
+Observer = Callable[[EpochReport], None]
 
 
 def train(
-    bank: Bank,
+    step: Step,
     rows: Rows,
-    config: TrainConfig,
     *,
-    loss: CrossEntropy,
-    architecture: Architecture,
-    generator: Generator,
     clock: Callable[[], float],
     validation: Rows | None = None,
-    observer: Callable[[EpochReport], None] | None = None,
-) -> tuple[Bank, History]:
-    """Train a copy of ``bank`` on ``rows``; the trained bank and what happened.
+    observer: Observer | None = None,
+) -> History:
+    """Train ``step.state`` in place, and tell what happened.
 
-    With early stopping the bank returned is the best on ``validation``, else the last one. After
+    With early stopping what is left is the best state on ``validation``, else the last one. After
     Ctrl-C it is the best so far: on ``validation``, or without it by training loss.
     """
     started = clock()
-    chunk = chunk_rows(max(rows.X.shape[1], *config.widths), rows.X.dtype, rows.X.device)
-    step = Step(bank.leaves(), architecture, config, loss, chunk=chunk, generator=generator)
+    config = step.config
     run = _Run(step, rows, validation)
     ending: Ending = "finished"
     try:
@@ -62,8 +62,9 @@ def train(
         ending = "interrupted"
     run.guard.count()
     keep_best = config.early_stopping or ending == "interrupted"
-    kept = run.best.bank if keep_best else step.bank.snapshot()
-    return kept, run.history(ending, keep_best=keep_best, seconds=clock() - started)
+    if keep_best:
+        put_back(step.trained, run.best.tensors)
+    return run.history(ending, keep_best=keep_best, seconds=clock() - started)
 
 
 class _Run:
@@ -71,34 +72,35 @@ class _Run:
 
     def __init__(self, step: Step, rows: Rows, validation: Rows | None) -> None:
         self.step = step
+        self.taken = CapturedStep(step, rows) if rows.X.is_cuda else step
         self.rows = rows
         self.validation = validation
-        self.best = BestBank(step.bank)
+        self.best = Best(step.trained)
         self.guard = Guard(step, self.best)
         self.recorder = Recorder()
 
     def epoch(self, epoch: int) -> EpochReport:
-        """One pass over the rows, then judge the bank: on validation, or by its training loss.
+        """One pass over the rows, then judge the state: on validation, or by its training loss.
 
-        The loss of a full-batch epoch is that of the bank before the update, so without validation
-        it is the bank at the start of the epoch that is judged.
+        The loss of a full-batch epoch is that of the state before the update, so without
+        validation it is the state at the start of the epoch that is judged.
         """
-        at_start = self.step.bank.snapshot()
+        at_start = copied(self.step.trained) if self.validation is None else ()
         loss, rate = self._pass_over_rows(epoch)
         numbers = {
             "loss": loss,
             "lr": torch.tensor(rate, dtype=torch.float64),
-            "ridge": self.step.bank.ridge,
+            **self.step.numbers(),
         }
         if self.validation is None:
             self.recorder.add(numbers)
             self.best.offer(at_start, -loss, loss, epoch)
-            return EpochReport(epoch, loss, None)
-        score, validation_loss = self.step.evaluate(self.validation)
+            return EpochReport(epoch, loss, None, self.step.state)
+        score, validation_loss = self.taken.evaluate(self.validation)
         numbers |= {"validation_score": score, "validation_loss": validation_loss}
         self.recorder.add(numbers)
-        self.best.offer(self.step.bank, score, validation_loss, epoch)
-        return EpochReport(epoch, loss, score)
+        self.best.offer(self.step.trained, score, validation_loss, epoch)
+        return EpochReport(epoch, loss, score, self.step.state)
 
     def stalled(self, epoch: int) -> bool:
         """Whether the best epoch is long past; on a GPU asked only when the guard reads anyway."""
@@ -138,7 +140,7 @@ class _Run:
                 warmup=config.warmup_epochs * per_epoch,
                 schedule=config.schedule,
             )
-            report = self.step(batch, factor)
+            report = self.taken(batch, factor)
             losses.append(report.loss)
             self.guard.watch(report)
             if self.guard.due():

@@ -12,12 +12,12 @@ from torch import Generator
 from protopinv.bank import Bank
 from protopinv.errors import TrainingError
 from protopinv.features import FeatureMap
-from protopinv.network import Architecture, Network, solve_weights
+from protopinv.network import Network, solve_weights
+from protopinv.train.bank_step import BankStep, architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
-from protopinv.train.loop import EpochReport, train
-from protopinv.train.losses import CrossEntropy
-from protopinv.train.prepare import LabelledRows, features_of, first_bank, project_rows
+from protopinv.train.loop import Observer, train
+from protopinv.train.prepare import LabelledRows, first_bank, prepare
 from protopinv.train.step import SOLVE_TOLERANCE
 
 
@@ -39,34 +39,17 @@ def train_classifier(
     device: torch.device,
     clock: Callable[[], float],
     held_out: NDArray[np.integer[Any]] | None = None,
-    observer: Callable[[EpochReport], None] | None = None,
+    observer: Observer | None = None,
 ) -> Model:
     """Train on all rows but ``held_out``, the row numbers to validate on."""
-    everything = np.arange(len(source.X))
-    kept = everything if held_out is None else np.setdiff1d(everything, held_out)
-    features = features_of(source, kept, config, device)
-    rows = project_rows(source, kept, features, config, device)
-    validation = None
-    if held_out is not None:
-        validation = project_rows(source, held_out, features, config, device)
-    bank, history = train(
-        first_bank(rows, source.n_classes, config, Generator().manual_seed(seed)),
-        rows,
-        config,
-        loss=CrossEntropy(config.label_smoothing),
-        architecture=architecture_of(config),
-        generator=Generator(device).manual_seed(seed),
-        clock=clock,
-        validation=validation,
-        observer=observer,
+    prepared = prepare(source, config, device, held_out)
+    bank = first_bank(prepared.rows, source.n_classes, config, Generator().manual_seed(seed))
+    step = BankStep(bank.leaves(), config, generator=Generator(device).manual_seed(seed))
+    history = train(
+        step, prepared.rows, clock=clock, validation=prepared.validation, observer=observer
     )
-    bank, features = bank.to("cpu"), features.to("cpu")
+    bank, features = step.state.to("cpu"), prepared.features.to("cpu")
     return Model(bank, features, fold(bank, features, config), history)
-
-
-def architecture_of(config: TrainConfig) -> Architecture:
-    """The part of the configuration that a bank needs to become weights."""
-    return Architecture(config.activation, config.temperature, config.normalize_inputs)
 
 
 def fold(bank: Bank, features: FeatureMap, config: TrainConfig) -> Network:

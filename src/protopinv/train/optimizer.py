@@ -1,45 +1,62 @@
-"""Adam on the bank, with a rate and a decoupled decay of its own for each block."""
+"""Adam on what is trained, with a rate and a decoupled decay of its own for each block."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from protopinv.bank import Bank
-from protopinv.train.config import TrainConfig
+
+@dataclass(frozen=True)
+class Block:
+    """Tensors that share a decay and a ratio to the peak learning rate."""
+
+    tensors: Sequence[Tensor]
+    decay: float = 0.0
+    ratio: float = 1.0
 
 
-class BankOptimizer:
-    """Torch's fused AdamW over four blocks: inputs, hidden, outputs, ridges."""
+class Optimizer:
+    """Torch's fused AdamW over blocks. On a GPU its rates are tensors, so a graph can hold it."""
 
-    def __init__(self, bank: Bank, config: TrainConfig) -> None:
-        blocks = ([bank.inputs], list(bank.hidden), [bank.outputs], [bank.raw_ridge])
-        decays = (config.input_decay, config.hidden_decay, config.output_decay, 0.0)
-        self._parameters = [tensor for block in blocks for tensor in block]
-        self.ratios = (*config.lr_ratios, 1.0)
-        self.peak = config.lr
+    def __init__(self, blocks: Sequence[Block], peak: float) -> None:
+        self.blocks = blocks
+        self.peak = peak
+        self.restarts = 0
+        on_gpu = blocks[0].tensors[0].is_cuda
         self._adam = torch.optim.AdamW(
-            [
-                {"params": block, "weight_decay": decay}
-                for block, decay in zip(blocks, decays, strict=True)
-            ],
-            lr=config.lr,
+            [{"params": list(block.tensors), "weight_decay": block.decay} for block in blocks],
+            lr=torch.tensor(peak, device=blocks[0].tensors[0].device) if on_gpu else peak,
             fused=True,
+            capturable=on_gpu,
         )
+        if on_gpu:  # the groups must not share one tensor
+            for group in self._adam.param_groups:
+                group["lr"] = group["lr"].clone()
 
-    def step(self, factor: float, skip: Bool[Tensor, ""]) -> None:
-        """One update at ``factor`` times the peak rate; none where ``skip`` is true.
+    def set_rate(self, factor: float) -> None:
+        """Take the next steps at ``factor`` times the peak rate."""
+        for group, block in zip(self._adam.param_groups, self.blocks, strict=True):
+            rate = self.peak * factor * block.ratio
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def step(self, skip: Bool[Tensor, ""]) -> None:
+        """One update; none where ``skip`` is true.
 
         The decision stays on the device: fused optimizers leave everything as it was where their
         ``found_inf`` is 1, as gradient scaling needs it.
         """
-        for group, ratio in zip(self._adam.param_groups, self.ratios, strict=True):
-            group["lr"] = self.peak * factor * ratio
         self._adam.found_inf = skip.to(torch.float32)  # type: ignore[attr-defined]
         self._adam.step()
 
     def gradients(self) -> list[Tensor]:
         """After a backward pass."""
-        return [tensor.grad for tensor in self._parameters if tensor.grad is not None]
+        tensors = (tensor for block in self.blocks for tensor in block.tensors)
+        return [tensor.grad for tensor in tensors if tensor.grad is not None]
 
     def clear_gradients(self) -> None:
         """Before a backward pass."""
@@ -49,3 +66,4 @@ class BankOptimizer:
         """Forget all momenta and go on with another peak rate."""
         self._adam.state.clear()
         self.peak = peak
+        self.restarts += 1

@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
-from protopinv.bank import Bank, balanced_classes, normal_inputs, start_bank, stratified_inputs
+from protopinv.bank import (
+    Bank,
+    balanced_classes,
+    balanced_outputs,
+    normal_inputs,
+    normal_outputs,
+    start_bank,
+    stratified_inputs,
+)
 from protopinv.errors import DataError
 from protopinv.features import (
     FeatureMap,
@@ -95,16 +103,45 @@ def project_rows(
     return Rows(Z, torch.from_numpy(source.labels[chosen]).to(device))
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A fitted feature map, and rows as the network sees them."""
+
+    features: FeatureMap
+    rows: Rows
+    validation: Rows | None
+
+
+def prepare(
+    source: LabelledRows,
+    config: TrainConfig,
+    device: torch.device,
+    held_out: NDArray[np.integer[Any]] | None = None,
+) -> Prepared:
+    """Fit the map on all rows but ``held_out``, and project both."""
+    everything = np.arange(len(source.X))
+    kept = everything if held_out is None else np.setdiff1d(everything, held_out)
+    features = features_of(source, kept, config, device)
+    rows = project_rows(source, kept, features, config, device)
+    if held_out is None:
+        return Prepared(features, rows, None)
+    return Prepared(features, rows, project_rows(source, held_out, features, config, device))
+
+
 def first_bank(rows: Rows, n_classes: int, config: TrainConfig, generator: Generator) -> Bank:
-    """Balanced one-hot outputs; inputs and hidden targets as the configuration asks."""
-    classes = balanced_classes(config.n_prototypes, n_classes)
+    """Inputs, hidden targets and outputs as the configuration asks."""
+    p = config.n_prototypes
     if config.input_init == "stratified":
-        inputs = stratified_inputs(classes, rows.X, rows.y, generator)
+        inputs = stratified_inputs(balanced_classes(p, n_classes), rows.X, rows.y, generator)
     else:
-        inputs = normal_inputs(config.n_prototypes, rows.X, generator)
+        inputs = normal_inputs(p, rows.X, generator)
+    if config.output_init == "balanced":
+        outputs = balanced_outputs(p, n_classes)
+    else:
+        outputs = normal_outputs(p, n_classes, generator)
     return start_bank(
         inputs,
-        one_hot(classes, n_classes),
+        outputs,
         hidden_sizes=config.widths,
         hidden_scale=config.hidden_scale,
         ridge=config.ridges,

@@ -1,20 +1,34 @@
 """A progress display on stderr: a bar in a terminal, a few lines elsewhere."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from protopinv.train.loop import EpochReport
+from protopinv.train.loop import EpochReport, Observer
 
 LINES_ELSEWHERE = 10
 
 
 @contextmanager
-def progress(total: int, *, enabled: bool) -> Iterator[Callable[[EpochReport], None] | None]:
-    """An observer for ``train``, or None when the display is off."""
+def progress(
+    total: int, *, enabled: bool, also: Observer | None = None
+) -> Iterator[Observer | None]:
+    """An observer for ``train`` that shows how far it is and calls ``also``; None for neither."""
     if not enabled:
-        yield None
+        yield also
         return
+    with _display(total) as show:
+
+        def both(report: EpochReport) -> None:
+            show(report)
+            if also is not None:
+                also(report)
+
+        yield both
+
+
+@contextmanager
+def _display(total: int) -> Iterator[Observer]:
     # Rich takes a while to import and most fits show nothing.
     from rich.console import Console
     from rich.progress import (
@@ -38,7 +52,6 @@ def progress(total: int, *, enabled: bool) -> Iterator[Callable[[EpochReport], N
     )
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("training", total=total, numbers="")
-
         every = max(1, total // 100)  # a number shown is a number read from the device
 
         def show(report: EpochReport) -> None:
@@ -48,7 +61,7 @@ def progress(total: int, *, enabled: bool) -> Iterator[Callable[[EpochReport], N
         yield show
 
 
-def _line_printer(total: int) -> Callable[[EpochReport], None]:
+def _line_printer(total: int) -> Observer:
     every = max(1, total // LINES_ELSEWHERE)
 
     def show(report: EpochReport) -> None:

@@ -1,18 +1,20 @@
-"""One optimisation step: bank pass, data pass, bank backward, update."""
+"""One optimisation step: weights, data pass, backward through the weights, update."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
-from protopinv.bank import Bank
-from protopinv.network import Architecture, propagate, solve_weights
+from protopinv.network import propagate
+from protopinv.solve import Solution
 from protopinv.train.config import TrainConfig
 from protopinv.train.losses import CrossEntropy
-from protopinv.train.optimizer import BankOptimizer
-from protopinv.train.rows import Rows
+from protopinv.train.optimizer import Block, Optimizer
+from protopinv.train.rows import Rows, chunk_rows
 
 # Steps whose weights may be further off than this are not taken. A heuristic: over many shapes and
 # conditions the Cholesky estimate was 30 to 150 times the true error, so this keeps it below 1 %.
@@ -73,77 +75,86 @@ def evaluate(
     return score, mean_loss
 
 
-class Step:
-    """Everything one update needs. The guard may change ``form`` and ``precision`` on the way."""
+class Step(ABC):
+    """One update of ``state``: a bank, whose weights are solved, or weights themselves.
+
+    A subclass says how the state becomes weights. The guard may change ``form`` and ``precision``
+    of a solve on the way.
+    """
 
     def __init__(
         self,
-        bank: Bank,
-        architecture: Architecture,
+        state: Any,
+        blocks: Sequence[Block],
         config: TrainConfig,
-        loss: CrossEntropy,
         *,
-        chunk: int,
         generator: Generator,
+        chunk: int | None = None,
     ) -> None:
-        self.bank = bank
-        self.architecture = architecture
+        first = blocks[0].tensors[0]
+        widest = max(first.shape[1], *config.widths)
+        self.state = state
         self.config = config
-        self.loss = loss
-        self.chunk = chunk
+        self.loss = CrossEntropy(config.label_smoothing)
+        self.chunk = chunk or chunk_rows(widest, first.dtype, first.device)
         self.generator = generator
-        self.optimizer = BankOptimizer(bank, config)
+        self.optimizer = Optimizer(blocks, config.lr)
+        self.trained = tuple(tensor for block in blocks for tensor in block.tensors)
         self.form: str = config.solver
-        self.precision = bank.inputs.dtype
+        self.precision = first.dtype
+
+    @abstractmethod
+    def weights(self, *, training: bool) -> Solution:
+        """The weights of every layer, differentiable in what is trained."""
+
+    def penalty(self) -> Float[Tensor, ""] | None:
+        """What the objective adds that is not a function of the weights; None for nothing."""
+        return None
+
+    def numbers(self) -> Mapping[str, Tensor]:
+        """What the history should hold of every epoch besides loss and rate."""
+        return {}
 
     def __call__(self, batch: Rows, factor: float) -> StepReport:
-        """Update the bank on a batch at ``factor`` times the peak rate, unless it would harm."""
-        solution = solve_weights(
-            self._dropped_out(), self.architecture, form=self.form, precision=self.precision
-        )
+        """Update on a batch at ``factor`` times the peak rate, unless it would harm."""
+        self.optimizer.set_rate(factor)
+        return self.update(batch)
+
+    def update(self, batch: Rows) -> StepReport:
+        """The update at the rate that was set: nothing in here asks or tells the host."""
+        solution = self.weights(training=True)
         loss, gradients = data_pass(
             batch,
             solution.weights,
-            self.architecture.activation,
+            self.config.activation,
             self.loss,
             chunk=self.chunk,
             noise=self.config.input_noise,
             generator=self.generator,
         )
-        loss = loss + self._add_penalty(solution.weights, gradients)
+        loss = loss + self._add_weight_penalty(solution.weights, gradients)
         self.optimizer.clear_gradients()
-        torch.autograd.backward(solution.weights, gradients)
+        penalty = self.penalty()
+        if penalty is None:
+            torch.autograd.backward(solution.weights, gradients)
+        else:
+            ones = torch.ones_like(penalty)
+            torch.autograd.backward([*solution.weights, penalty], [*gradients, ones])
+            loss = loss + penalty.detach()
         norm = torch.nn.utils.get_total_norm(self.optimizer.gradients())
         solve_failed = ~(solution.error < SOLVE_TOLERANCE).all()
         data_failed = ~(loss.isfinite() & norm.isfinite()) & ~solve_failed
         skip = solve_failed | data_failed
-        self.optimizer.step(factor, skip=skip)
+        self.optimizer.step(skip=skip)
         return StepReport(torch.where(skip, torch.nan, loss), solve_failed, data_failed)
 
     @torch.no_grad()
     def evaluate(self, rows: Rows) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-        """Mean score and mean loss of the bank as it stands, without noise or dropout."""
-        solution = solve_weights(
-            self.bank, self.architecture, form=self.form, precision=self.precision
-        )
-        activation = self.architecture.activation
-        return evaluate(rows, solution.weights, activation, self.loss, chunk=self.chunk)
+        """Mean score and mean loss of the state as it stands, without noise or dropout."""
+        weights = self.weights(training=False).weights
+        return evaluate(rows, weights, self.config.activation, self.loss, chunk=self.chunk)
 
-    def _dropped_out(self) -> Bank:
-        """The bank with dropout on its hidden targets."""
-        rate = self.config.hidden_dropout
-        if rate == 0:
-            return self.bank
-        kept = (
-            torch.rand(H.shape, generator=self.generator, dtype=H.dtype, device=H.device) >= rate
-            for H in self.bank.hidden
-        )
-        hidden = tuple(
-            H * keep / (1 - rate) for H, keep in zip(self.bank.hidden, kept, strict=True)
-        )
-        return replace(self.bank, hidden=hidden)
-
-    def _add_penalty(
+    def _add_weight_penalty(
         self, weights: Sequence[Tensor], gradients: Sequence[Tensor]
     ) -> Float[Tensor, ""] | float:
         """weight_penalty * sum ||W||^2, its gradient added in place."""

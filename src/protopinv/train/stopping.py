@@ -1,43 +1,62 @@
-"""The best bank so far, kept on the device."""
+"""The best state so far, kept on the device."""
+
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from protopinv.bank import Bank
 
+class Best:
+    """Copies of the tensors at their best: higher score wins; of equal scores, lower loss.
 
-class BestBank:
-    """Higher score wins; equal scores, lower loss. A score of NaN never wins."""
+    A score of NaN never wins.
+    """
 
-    def __init__(self, bank: Bank) -> None:
-        nothing_yet = bank.inputs.new_full((), torch.inf)  # in the precision of what is offered
-        never = torch.full((), -1, device=bank.inputs.device)
-        self._kept = (bank.snapshot(), -nothing_yet, nothing_yet, never)
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        nothing_yet = tensors[0].new_full((), torch.inf)  # in the precision of what is offered
+        never = torch.full((), -1, device=tensors[0].device)
+        self._kept = (copied(tensors), -nothing_yet, nothing_yet, never)
 
     @property
-    def bank(self) -> Bank:
-        """A copy of the best bank, or of the first one before any was offered."""
-        return self._kept[0].snapshot()
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The best that was offered, or the first before anything was."""
+        return self._kept[0]
 
     @torch.no_grad()
     def offer(
-        self, bank: Bank, score: Float[Tensor, ""], loss: Float[Tensor, ""], epoch: int
+        self,
+        tensors: Sequence[Tensor],
+        score: Float[Tensor, ""],
+        loss: Float[Tensor, ""],
+        epoch: int,
     ) -> None:
-        """Keep a copy of the bank if it is better, without asking the host.
+        """Keep a copy of the tensors if they are better, without asking the host.
 
         What is kept changes in one assignment, so Ctrl-C never finds half of it.
         """
-        kept_bank, kept_score, kept_loss, kept_epoch = self._kept
+        kept, kept_score, kept_loss, kept_epoch = self._kept
         better = (score > kept_score) | ((score == kept_score) & (loss < kept_loss))
         self._kept = (
-            kept_bank.replaced(bank, where=better),
+            tuple(torch.where(better, new, old) for new, old in zip(tensors, kept, strict=True)),
             torch.where(better, score.to(kept_score), kept_score),
             torch.where(better, loss.to(kept_loss), kept_loss),
             torch.where(better, epoch, kept_epoch),
         )
 
     def epoch_on_host(self) -> int | None:
-        """When the best bank was found, counted from zero; None before any. Reads the device."""
+        """When the best was found, counted from zero; None before any. Reads the device."""
         epoch = int(self._kept[3])
         return epoch if epoch >= 0 else None
+
+
+def copied(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Copies that share nothing with the tensors."""
+    return tuple(tensor.detach().clone() for tensor in tensors)
+
+
+@torch.no_grad()
+def put_back(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    """Give the tensors these values, in place."""
+    for tensor, value in zip(tensors, values, strict=True):
+        tensor.copy_(value)

@@ -1,0 +1,198 @@
+"""The same network trained by back-propagation, in the same loop."""
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Real
+from typing import Any, Self
+
+import torch
+from torch import Generator, Tensor
+
+from protopinv.estimators.checks import hold_out, memory_named, require_number, resolve_device
+from protopinv.estimators.door import ProbabilisticClassifier, with_parameters
+from protopinv.features import FeatureMap
+from protopinv.network import Network
+from protopinv.solve import Solution
+from protopinv.train.config import TrainConfig
+from protopinv.train.loop import Observer, train
+from protopinv.train.optimizer import Block
+from protopinv.train.prepare import prepare
+from protopinv.train.progress import progress
+from protopinv.train.step import Step
+
+SHARED = (
+    "hidden_sizes",
+    "activation",
+    "scaling",
+    "projection",
+    "n_components",
+    "max_epochs",
+    "batch_size",
+    "lr",
+    "schedule",
+    "warmup_epochs",
+    "input_noise",
+    "label_smoothing",
+    "validation_fraction",
+    "early_stopping",
+    "n_iter_no_change",
+    "dtype",
+)
+
+
+@with_parameters(SHARED)
+class MLPBaselineClassifier(ProbabilisticClassifier):
+    """A multi-layer perceptron: Adam on the weights themselves.
+
+    It shares all that is not the method with ProtoPINVClassifier: scaling and projection, rows on
+    the device, chunks, schedule, guard, captured steps on a GPU.
+
+    Parameters
+    ----------
+    {parameters}
+    weight_decay : float, default=0.0
+        Decoupled weight decay.
+    device : {{"auto", "cpu", "cuda"}}, default="auto"
+        Where to train and predict; "auto" takes a GPU where torch sees one.
+    random_state : int, RandomState or None, default=None
+        The same value gives the same model on the same machine.
+    verbose : int, default=0
+        1 shows a progress bar on stderr.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The labels, sorted.
+    network_ : Network
+        The plain network on original features, in float64.
+    features_ : FeatureMap
+        Scaling and projection before the network, already folded into ``network_``.
+    history_ : History
+        Loss, learning rate and validation score of every epoch.
+    n_iter_ : int
+        Epochs that were run.
+    n_trained_ : int
+        Numbers that were trained: weights and biases on the projected features.
+    """
+
+    def __init__(
+        self,
+        hidden_sizes: Sequence[int] | int = TrainConfig.hidden_sizes,
+        *,
+        activation: str = TrainConfig.activation,
+        scaling: str = TrainConfig.scaling,
+        projection: str = TrainConfig.projection,
+        n_components: int | None = TrainConfig.n_components,
+        max_epochs: int = TrainConfig.max_epochs,
+        batch_size: int | None = TrainConfig.batch_size,
+        lr: float = 1e-3,
+        weight_decay: float = 0.0,
+        schedule: str = TrainConfig.schedule,
+        warmup_epochs: int = TrainConfig.warmup_epochs,
+        input_noise: float = TrainConfig.input_noise,
+        label_smoothing: float = TrainConfig.label_smoothing,
+        validation_fraction: float | str = TrainConfig.validation_fraction,
+        early_stopping: bool = TrainConfig.early_stopping,
+        n_iter_no_change: int = TrainConfig.n_iter_no_change,
+        device: str = "auto",
+        dtype: str = TrainConfig.dtype,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.hidden_sizes = hidden_sizes
+        self.activation = activation
+        self.scaling = scaling
+        self.projection = projection
+        self.n_components = n_components
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.schedule = schedule
+        self.warmup_epochs = warmup_epochs
+        self.input_noise = input_noise
+        self.label_smoothing = label_smoothing
+        self.validation_fraction = validation_fraction
+        self.early_stopping = early_stopping
+        self.n_iter_no_change = n_iter_no_change
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, *, observer: Observer | None = None) -> Self:
+        """Train on rows ``X`` and labels ``y``; ``observer`` is shown every epoch's report."""
+        config = self.config()
+        require_number(self, "weight_decay", Real, lambda v: v >= 0, "a number, 0 or more")
+        device = resolve_device(self.device)
+        (rows, classes), seed = self._rows(X, y), self._seed()
+        shown = progress(config.max_epochs, enabled=bool(self.verbose), also=observer)
+        with shown as watched, memory_named():
+            held_out = hold_out(rows.labels, config.held_out, seed)
+            prepared = prepare(rows, config, device, held_out)
+            sizes = (prepared.features.n_components, *config.widths, len(classes))
+            weights = first_weights(sizes, prepared.rows.X, Generator().manual_seed(seed))
+            step = WeightStep(
+                weights, config, self.weight_decay, Generator(device).manual_seed(seed)
+            )
+            history = train(
+                step,
+                prepared.rows,
+                clock=time.perf_counter,
+                validation=prepared.validation,
+                observer=watched,
+            )
+        for warning in history.warnings():
+            warnings.warn(warning, stacklevel=2)
+        self.classes_ = classes
+        self.features_ = prepared.features.to("cpu")
+        self.network_ = fold(weights, self.features_, config.activation)
+        self.history_ = history
+        self.n_iter_ = history.n_epochs
+        self.n_trained_ = sum(W.numel() for W in weights.layers)
+        return self
+
+    def config(self) -> TrainConfig:
+        """The hyperparameters, checked; raises ConfigError for a value outside its range."""
+        return TrainConfig(**{name: getattr(self, name) for name in SHARED})
+
+
+@dataclass(frozen=True)
+class Weights:
+    """One matrix a layer, its first row the bias."""
+
+    layers: tuple[Tensor, ...]
+
+
+def first_weights(sizes: Sequence[int], like: Tensor, generator: Generator) -> Weights:
+    """Normal with variance 2 / inputs (He et al., 2015), biases zero, drawn on the host."""
+    layers = []
+    for d, h in pairwise(sizes):
+        W = torch.randn(d, h, generator=generator) * (2 / d) ** 0.5
+        layers.append(torch.cat([torch.zeros(1, h), W]).to(like).requires_grad_())
+    return Weights(tuple(layers))
+
+
+class WeightStep(Step):
+    """Data pass and update: there is nothing to solve."""
+
+    state: Weights
+
+    def __init__(
+        self, weights: Weights, config: TrainConfig, decay: float, generator: Generator
+    ) -> None:
+        super().__init__(weights, [Block(weights.layers, decay)], config, generator=generator)
+        self._no_error = torch.zeros(len(weights.layers), device=weights.layers[0].device)
+
+    def weights(self, *, training: bool) -> Solution:  # noqa: ARG002
+        """As they are."""
+        return Solution(self.state.layers, self._no_error)
+
+
+def fold(weights: Weights, features: FeatureMap, activation: str) -> Network:
+    """A plain network on original features, in float64."""
+    first, *others = (W.detach().cpu().double() for W in weights.layers)
+    return Network((features.back_project(first), *others), activation)

@@ -1,0 +1,191 @@
+"""Table 1 of the paper, measured again, next to fairer baselines."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from protopinv.bench.methods import METHODS, Method, Parameters
+from protopinv.bench.record import Record
+from protopinv.bench.search import search
+from protopinv.bench.tasks import DATASETS, Task, load_task
+from protopinv.errors import ConfigError
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class PaperPlan:
+    """What to measure; everything in it is written into the record."""
+
+    datasets: tuple[str, ...] = DATASETS
+    methods: tuple[str, ...] = tuple(method.key for method in METHODS)
+    seeds: int = 5
+    configurations: int = 40
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        known = {"datasets": DATASETS, "methods": [method.key for method in METHODS]}
+        for name, choices in known.items():
+            unknown = [value for value in getattr(self, name) if value not in choices]
+            if unknown or not getattr(self, name):
+                raise ConfigError(
+                    f"{name} must be some of {', '.join(choices)}. "
+                    f"Got {', '.join(unknown) or 'none'}. Change it."
+                )
+        for name in ("seeds", "configurations"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be 1 or more. Got {getattr(self, name)}. Raise it.")
+
+
+def measure_paper(
+    plan: PaperPlan, *, device: str, folder: Path, fresh: bool = False, say: Say = lambda _: None
+) -> Record:
+    """Every cell of the table: searched on held-out rows, then trained and scored on the test."""
+    name = f"paper{'-quick' if plan.quick else ''}-{device}"
+    content = {
+        "task": "Table 1: official test sets; 6,000 training rows held out for every choice",
+        "datasets": plan.datasets,
+        "methods": plan.methods,
+        "seeds": plan.seeds,
+        "configurations": plan.configurations,
+        "quick": plan.quick,
+        "seconds": "fit, from arrays on the host to a model on the host",
+    }
+    record = Record(folder, name, content, device, fresh=fresh)
+    if record.kept:
+        say(f"continuing {record.path}: {record.kept} cells are kept")
+    for method, dataset in _cells(plan):
+        task = load_task(dataset, quick=plan.quick)
+        parameters = _chosen(record, method, task, plan, device)
+        for seed in range(method.seeds or plan.seeds):
+            work = partial(_scored, method, task, parameters, seed, plan, device)
+            cell = record.cell(f"test/{method.key}/{dataset}/seed{seed}", work)
+            scored = f"{100 * cell['test']:.2f} % in {cell['seconds']:.2f} s"
+            say(f"{method.key:22} {dataset:14} seed {seed}: {scored}")
+    record.finish()
+    return record
+
+
+def _cells(plan: PaperPlan) -> Iterator[tuple[Method, str]]:
+    for method in METHODS:
+        if method.key in plan.methods:
+            for dataset in plan.datasets:
+                yield method, dataset
+
+
+def _chosen(record: Record, method: Method, task: Task, plan: PaperPlan, device: str) -> Parameters:
+    """The winner of the method's search, or nothing where nothing is searched."""
+    if method.draw is None:
+        return {}
+
+    def score(parameters: Parameters, seed: int) -> float:
+        model = method.fit(task.train, parameters, seed=seed, device=device, quick=plan.quick)
+        return float(model.score(task.held_out.X, task.held_out.y))
+
+    budget = max(1, round(plan.configurations * method.share))
+    return search(record, f"search/{method.key}/{task.name}", method.draw, score, budget)
+
+
+def _scored(
+    method: Method, task: Task, parameters: Parameters, seed: int, plan: PaperPlan, device: str
+) -> dict[str, Any]:
+    """Train with a seed and score the test set, once."""
+    synchronize(device)
+    started = time.perf_counter()
+    model = method.fit(task.train, parameters, seed=seed, device=device, quick=plan.quick)
+    synchronize(device)
+    seconds = time.perf_counter() - started
+    trained, shipped = numbers_of(model)
+    return {
+        "parameters": {**method.fixed, **parameters},
+        "test": float(model.score(task.test.X, task.test.y)),
+        "held_out": float(model.score(task.held_out.X, task.held_out.y)),
+        "seconds": seconds,
+        "loop_seconds": model.history_.seconds if hasattr(model, "history_") else None,
+        "trained": trained,
+        "shipped": shipped,
+    }
+
+
+def numbers_of(model: Any) -> tuple[int, int]:
+    """Numbers trained and numbers shipped; for scikit-learn's models they are the same."""
+    if hasattr(model, "n_trained_"):
+        return model.n_trained_, model.n_shipped_
+    last = model[-1]
+    layers = zip(last.coefs_, last.intercepts_, strict=True) if hasattr(last, "coefs_") else ()
+    matrices = [array for pair in layers for array in pair] or [last.coef_, last.intercept_]
+    total = sum(array.size for array in matrices)
+    return total, total
+
+
+def synchronize(device: str) -> None:
+    """Wait until the device has done all it was given."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+@dataclass(frozen=True)
+class Score:
+    """Percent over seeds."""
+
+    mean: float
+    sd: float | None
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" if self.sd is None else f"{self.mean:.2f} ± {self.sd:.2f}"
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A method with its scores; seconds are the median over seeds and data sets."""
+
+    method: Method
+    trained: int
+    shipped: int
+    seconds: float
+    scores: Mapping[str, Score]
+
+
+def percent(values: Sequence[float]) -> Score:
+    """Mean and standard deviation of shares, in percent."""
+    scaled = [100 * value for value in values]
+    sd = statistics.stdev(scaled) if len(scaled) > 1 else None
+    return Score(statistics.mean(scaled), sd, len(scaled))
+
+
+def table_rows(record: Mapping[str, Any]) -> list[TableRow]:
+    """What a record says, a row a method."""
+    rows = []
+    for method in METHODS:
+        cells = {
+            dataset: [
+                cell
+                for key, cell in record["cells"].items()
+                if key.startswith(f"test/{method.key}/{dataset}/")
+            ]
+            for dataset in record["plan"]["datasets"]
+        }
+        if not any(cells.values()):
+            continue
+        every = [cell for found in cells.values() for cell in found]
+        rows.append(
+            TableRow(
+                method,
+                max(cell["trained"] for cell in every),  # a learned ridge is one more
+                every[0]["shipped"],
+                statistics.median(cell["seconds"] for cell in every),
+                {
+                    dataset: percent([cell["test"] for cell in found])
+                    for dataset, found in cells.items()
+                    if found
+                },
+            )
+        )
+    return rows

@@ -1,0 +1,140 @@
+"""A dated file of measurements: where, with what and from which commit they were made.
+
+A record is a set of cells, each kept in the file as soon as it is finished, so that a run that was
+interrupted goes on where it stopped.
+"""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Mapping
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from protopinv import __version__
+from protopinv.errors import OutputError
+from protopinv.files import replacing
+from protopinv.plain import plain
+
+Cell = dict[str, Any]
+
+
+def environment(device: str) -> dict[str, Any]:
+    """Device, threads, versions and commit."""
+    return {
+        "device": device_name(device),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in ("torch", "numpy", "scikit-learn")},
+        "commit": commit(),
+    }
+
+
+def device_name(device: str) -> str:
+    """The name of the GPU, or of the processor with its cores."""
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    return f"{_processor()}, {os.cpu_count()} cores"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:  # not Linux
+        return platform.processor() or platform.machine()
+    names = {line.partition(":")[2].strip() for line in lines if line.startswith("model name")}
+    return " / ".join(sorted(names)) or platform.machine()
+
+
+def commit() -> str:
+    """The commit measured: given in PROTOPINV_COMMIT, asked of git, or the version installed."""
+    given = os.environ.get("PROTOPINV_COMMIT")
+    if given:
+        return given
+    describe = ["git", "describe", "--always", "--dirty", "--abbrev=10", "--match=none"]
+    try:
+        found = subprocess.run(  # noqa: S603
+            describe, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return f"protopinv {__version__}"
+    return found.stdout.strip()
+
+
+class Record:
+    """Cells under names, in one JSON file.
+
+    A record of the same name, plan and environment is continued, finished or not; ``fresh`` begins
+    a new one in any case.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, plan: Mapping[str, Any], device: str, *, fresh: bool = False
+    ) -> None:
+        self.content: dict[str, Any] = {
+            "name": name,
+            "date": date.today().isoformat(),
+            "plan": plain(plan),
+            "environment": environment(device),
+            "finished": False,
+            "cells": {},
+        }
+        self.path = folder / f"{self.content['date']}-{name}.json"
+        self.kept = 0
+        _make(folder)
+        if not fresh:
+            self._continue(folder)
+
+    @property
+    def cells(self) -> dict[str, Cell]:
+        """Everything that is finished."""
+        cells: dict[str, Cell] = self.content["cells"]
+        return cells
+
+    def cell(self, key: str, work: Callable[[], Mapping[str, Any]]) -> Cell:
+        """The cell of this name: as it was kept, or worked out now and kept."""
+        if key not in self.cells:
+            self.cells[key] = plain(work())
+            self._write()
+        return self.cells[key]
+
+    def finish(self) -> None:
+        """Say that nothing is missing."""
+        self.content["finished"] = True
+        self._write()
+
+    def _continue(self, folder: Path) -> None:
+        for path in sorted(folder.glob(f"*-{self.content['name']}.json"), reverse=True):
+            found = json.loads(path.read_text(encoding="utf-8"))
+            if all(found[part] == self.content[part] for part in ("name", "plan", "environment")):
+                self.content, self.path, self.kept = found, path, len(found["cells"])
+                return
+
+    def _write(self) -> None:
+        with replacing(self.path) as temporary:
+            text = json.dumps(self.content, indent=1) + "\n"
+            temporary.write_text(text, encoding="utf-8")
+
+
+def newest_records(folder: Path) -> dict[str, dict[str, Any]]:
+    """The newest finished record of every name, with its file's name under ``file``."""
+    newest: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.glob("*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record.get("finished", True):
+            newest[record["name"]] = {**record, "file": path.name}
+    return newest
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"Records need a folder. {folder} cannot be made ({error.strerror}). Choose another."
+        ) from error

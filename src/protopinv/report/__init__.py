@@ -1,0 +1,1 @@
+"""Figures, each returned as a matplotlib Figure."""
