@@ -117,8 +117,15 @@ class Record:
 
     def _write(self) -> None:
         with replacing(self.path) as temporary:
-            text = json.dumps(self.content, indent=1) + "\n"
-            temporary.write_text(text, encoding="utf-8")
+            temporary.write_text(_text(self.content), encoding="utf-8")
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    """JSON with one cell a line, so that a change shows as what it is."""
+    head = {name: value for name, value in content.items() if name != "cells"}
+    cells = [f"  {json.dumps(key)}: {json.dumps(cell)}" for key, cell in content["cells"].items()]
+    body = json.dumps(head, indent=1).removesuffix("\n}")
+    return body + ',\n "cells": {\n' + ",\n".join(cells) + "\n }\n}\n"
 
 
 def newest_records(folder: Path) -> dict[str, dict[str, Any]]:

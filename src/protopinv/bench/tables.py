@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from protopinv.bench.paper import TableRow, table_rows
+from protopinv.bench.ablations import runs_of, searched_runs
+from protopinv.bench.paper import TableRow, percent, table_rows
+from protopinv.bench.sweeps import SWEEPS
 
 NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion"}
 
@@ -32,6 +34,30 @@ def paper_table(*records: Mapping[str, Any]) -> list[str]:
         for row in table_rows(record)
     ]
     return markdown(header, rows)
+
+
+def sweep_tables(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A table for every sweep: held-out accuracy of each setting, a column a data set."""
+    datasets = [record["plan"]["dataset"] for record in records]
+    lines: list[str] = []
+    for name in records[0]["plan"]["sweeps"]:
+        found = [runs_of(record, name) for record in records]
+        rows = [
+            [label, *(str(percent([cell["held_out"] for cell in runs[label]])) for runs in found)]
+            for label in found[0]
+        ]
+        header = [SWEEPS[name].title, *(f"{NAMES[dataset]} %" for dataset in datasets)]
+        lines += [*markdown(header, rows), ""]
+    searched = [searched_runs(record) for record in records]
+    rows = [
+        [
+            "all trained" if part == "nothing" else f"{part} fixed",
+            *(str(percent([cell["held_out"] for cell in runs[part]])) for runs in searched),
+        ]
+        for part in searched[0]
+    ]
+    header = ["What is trained, each searched", *(f"{NAMES[dataset]} %" for dataset in datasets)]
+    return [*lines, *markdown(header, rows)]
 
 
 def _table_row(row: TableRow, device: str, datasets: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ HELD_OUT = 6_000
 QUICK_ROWS = 5_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rows:
     """Images as rows of pixels, and their labels."""
 
@@ -23,7 +23,7 @@ class Rows:
     y: NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Task:
     """Rows to train on, rows to choose on, and rows that are scored once for each number."""
 

@@ -1,0 +1,113 @@
+"""What the ablation records say, in the form that verdicts, tables and figures ask for."""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from scipy.stats import spearmanr
+
+from protopinv.bench.ablations import runs_of, searched_runs
+from protopinv.bench.paper import Score, percent
+from protopinv.bench.record import Cell
+
+Pick = Callable[[Cell], float]
+
+
+def held_out(cell: Cell) -> float:
+    """Accuracy on the held-out rows."""
+    return float(cell["held_out"])
+
+
+@dataclass(frozen=True)
+class Ablations:
+    """The ablation record of one data set."""
+
+    record: Mapping[str, Any]
+
+    @property
+    def dataset(self) -> str:
+        """Its name."""
+        name: str = self.record["plan"]["dataset"]
+        return name
+
+    @property
+    def n_seeds(self) -> int:
+        """Runs of every setting."""
+        seeds: int = self.record["plan"]["seeds"]
+        return seeds
+
+    def runs(self, sweep: str) -> dict[str, list[Cell]]:
+        """For each setting its runs."""
+        return runs_of(self.record, sweep)
+
+    def searched(self) -> dict[str, list[Cell]]:
+        """For each part of the bank that is fixed ("nothing" among them) its runs."""
+        return searched_runs(self.record)
+
+    def scores(self, sweep: str, pick: Pick = held_out) -> dict[str, Score]:
+        """For each setting its mean and deviation over seeds, in percent."""
+        return {label: percent(list(map(pick, runs))) for label, runs in self.runs(sweep).items()}
+
+    def mean(self, sweep: str, label: str, pick: Pick = held_out) -> float:
+        """Mean over seeds, in percent."""
+        return self.scores(sweep, pick)[label].mean
+
+    @cached_property
+    def every_run(self) -> list[Cell]:
+        """All runs of all sweeps, each once."""
+        cells = self.record["cells"].items()
+        return [cell for key, cell in cells if key.startswith("run/")]
+
+    @cached_property
+    def noise(self) -> float:
+        """The standard deviation between seeds, pooled over all settings, in points."""
+        groups: dict[str, list[float]] = {}
+        for key, cell in self.record["cells"].items():
+            if key.startswith("run/"):
+                groups.setdefault(key.rpartition("/")[0], []).append(100 * held_out(cell))
+        variances = [statistics.variance(group) for group in groups.values() if len(group) > 1]
+        return math.sqrt(statistics.median(variances)) if variances else 0.0
+
+    @property
+    def margin(self) -> float:
+        """Differences of two means below this may be chance: two standard errors."""
+        return 2 * self.noise * math.sqrt(2 / self.n_seeds)
+
+
+def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
+    """Spearman's; infinities rank last, and what never changes correlates with nothing."""
+    if len({*x}) == 1 or len({*y}) == 1:
+        return 0.0
+    return float(spearmanr(x, y).statistic)
+
+
+# Each is said to grow with the generalisation gap.
+MEASURES = {
+    "kappa": "κ of the prototype inputs (Prop. 1)",
+    "system_kappa": "κ of the first ridge system",
+    "frobenius_norm": "Frobenius norm of the weights",
+    "spectral_norm": "product of spectral norms",
+    "inverse_margin": "1 / margin",
+    "spectral_over_margin": "spectral norms / margin",
+}
+
+
+def gap_points(ablations: Ablations, measure: str, gap: str) -> tuple[list[float], list[float]]:
+    """(measure, gap) of every run."""
+    found = [cell["generalisation"] for cell in ablations.every_run]
+    values = [math.inf if item[measure] is None else float(item[measure]) for item in found]
+    return values, [float(item[gap]) for item in found]
+
+
+def gap_correlation(ablations: Ablations, measure: str, gap: str) -> float:
+    """Rank correlation of a measure with a gap over all runs."""
+    return rank_correlation(*gap_points(ablations, measure, gap))
+
+
+def allocation_correlation(ablations: Ablations, which: str = "end") -> float:
+    """Mean over seeds: rank correlation between a class's prototypes and its ambiguity."""
+    runs = [cell["allocation"] for cell in next(iter(ablations.runs("parts").values()))]
+    return statistics.mean(rank_correlation(run[which], run["ambiguity"]) for run in runs)
