@@ -5,14 +5,15 @@
 With --check nothing is written; the exit code says whether a page is out of date.
 """
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import typer
+from results_page import results_page
 from typer.main import get_command
 
+from protopinv.bench.record import newest_records
 from protopinv.cli.app import app
 
 HERE = Path(__file__).parent
@@ -27,11 +28,20 @@ def command_line() -> str:
     pages = [NOTICE, "# The command line", "", "Answers go to stdout, talk goes to stderr."]
     pages += ["An error is one line on stderr and an exit code:", "", *_exit_codes(), ""]
     pages += ["```text", group.get_help(root).strip(), "```"]
-    for name, command in group.commands.items():
-        context = typer.Context(command, info_name=name, parent=root, terminal_width=90)
-        text = command.get_help(context).strip()
-        pages += ["", f"## protopinv {name}", "", "```text", text, "```"]
+    pages += _commands(group, root)
     return "\n".join(pages) + "\n"
+
+
+def _commands(group: Any, parent: typer.Context) -> list[str]:
+    """The help of every command of a group, and of those of the groups in it."""
+    pages: list[str] = []
+    for name, command in group.commands.items():
+        context = typer.Context(command, info_name=name, parent=parent, terminal_width=90)
+        text = command.get_help(context).strip()
+        pages += ["", f"## {context.command_path}", "", "```text", text, "```"]
+        if hasattr(command, "commands"):
+            pages += _commands(command, context)
+    return pages
 
 
 def _exit_codes() -> list[str]:
@@ -41,79 +51,29 @@ def _exit_codes() -> list[str]:
     return ["| code | meaning |", "|---|---|", *rows]
 
 
-def results() -> str:
-    """docs/results.md: the newest record of every name."""
-    newest: dict[str, dict[str, Any]] = {}
-    for path in sorted(RECORDS.glob("*.json")):
-        record = json.loads(path.read_text())
-        newest[record["name"]] = {**record, "file": path.name}
-    pages = [NOTICE, "# Results", "", "Every figure comes from a dated record in"]
-    pages += ["[benchmarks/records](../benchmarks/records), with its recipe."]
-    tables = {"paper-shape-cuda": accuracy_table, "paper-shape-cpu": accuracy_table}
-    for name, render in {**tables, "epoch-cpu": epoch_table}.items():
-        if name in newest:
-            pages += ["", *render(newest[name]), "", f"<sub>{_recipe(newest[name])}</sub>"]
-    return "\n".join(pages) + "\n"
-
-
-def accuracy_table(record: dict[str, Any]) -> list[str]:
-    """Test accuracy of the paper's shape."""
-    device = record["environment"]["device"]
-    lines = [f"## The paper's shape on the official test sets: {device}", ""]
-    lines += ["p = 150, h = 512, PCA-400, 250 full-batch epochs, 54,000 training rows. The"]
-    lines += ["hyperparameters won a random search on 6,000 held-out rows, the same ones for every"]
-    lines += [f"run ({record['search']}); the test set was scored once a run."]
-    lines += ["", "| data | ingredients | test % | trained | shipped | training |"]
-    lines += ["|---|---|---|---|---|---|"]
-    for row in record["results"]:
-        spread = f" ± {row['test_percent_sd']:.2f}" if row["test_percent_sd"] is not None else ""
-        lines.append(
-            f"| {row['dataset']} | {row['ingredients']} "
-            f"| {row['test_percent_mean']:.2f}{spread} (n = {len(row['runs'])}) "
-            f"| {row['trained_numbers']:,} | {row['shipped_numbers']:,} "
-            f"| {row['training_seconds_median']:.1f} s |"
-        )
-    return lines
-
-
-def epoch_table(record: dict[str, Any]) -> list[str]:
-    """An epoch against the paper's listing."""
-    result = record["results"]
-    memory = result["peak_megabytes_over_data"]
-    lines = ["## An epoch against the paper's listing", "", f"{record['task']}."]
-    lines += ["", "| | seconds |", "|---|---|"]
-    lines += [f"| the paper's listing | {result['listing_seconds']:.3f} |"]
-    lines += [f"| protopinv | {result['our_seconds']:.3f} |"]
-    lines += [f"| ratio of medians over {record['repeats']} | **{result['speed_up']:.2f}** |"]
-    if memory is not None:
-        lines += ["", f"Peak memory of `fit` over the data and the packages: {memory:.0f} MB."]
-    return lines
-
-
-def _recipe(record: dict[str, Any]) -> str:
-    place = record["environment"]
-    versions = ", ".join(f"{name} {number}" for name, number in place["versions"].items())
-    return (
-        f"{place['date']}, {place['device']}, {versions}, Python {place['python']}, "
-        f"commit {place['commit']}, record {record['file']}"
-    )
+def _pages() -> dict[Path, bytes]:
+    text, figures = results_page(newest_records(RECORDS))
+    pages = {HERE / "cli.md": command_line(), HERE / "results.md": f"{NOTICE}\n{text}"}
+    drawn = {HERE / "figures" / name: content for name, content in figures.items()}
+    return {path: page.encode() for path, page in pages.items()} | drawn
 
 
 def main() -> None:
-    """Write or check every generated page."""
-    pages = {HERE / "cli.md": command_line(), HERE / "results.md": results()}
-    stale = [
-        path
-        for path, text in pages.items()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
-    ]
+    """Write or check every generated page and figure."""
+    pages = _pages()
+    stale = [path for path, content in pages.items() if _differs(path, content)]
     if "--check" in sys.argv:
         for path in stale:
             print(f"{path.name} is out of date: run make docs", file=sys.stderr)
         sys.exit(1 if stale else 0)
     for path in stale:
-        path.write_text(pages[path], encoding="utf-8")
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(pages[path])
         print(f"wrote {path.name}")
+
+
+def _differs(path: Path, content: bytes) -> bool:
+    return not path.exists() or path.read_bytes() != content
 
 
 if __name__ == "__main__":

@@ -84,9 +84,9 @@ class Record:
             "finished": False,
             "cells": {},
         }
-        self.path = folder / f"{self.content['date']}-{name}.json"
-        self.kept = 0
         _make(folder)
+        self.path = _free_path(folder, self.content["date"], name)
+        self.kept = 0
         if not fresh:
             self._continue(folder)
 
@@ -136,6 +136,15 @@ def newest_records(folder: Path) -> dict[str, dict[str, Any]]:
         if record.get("finished", True):
             newest[record["name"]] = {**record, "file": path.name}
     return newest
+
+
+def _free_path(folder: Path, day: str, name: str) -> Path:
+    """No record is ever written over: the second of a day is called 2026-11-15.2-..."""
+    path, number = folder / f"{day}-{name}.json", 1
+    while path.exists():
+        number += 1
+        path = folder / f"{day}.{number}-{name}.json"
+    return path
 
 
 def _make(folder: Path) -> None:

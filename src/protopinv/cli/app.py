@@ -9,6 +9,7 @@ import typer
 from protopinv import __version__
 from protopinv.cli.bench import bench
 from protopinv.cli.demo import demo
+from protopinv.cli.diagnose import diagnose
 from protopinv.cli.evaluate import evaluate
 from protopinv.cli.inspect import inspect
 from protopinv.cli.output import exit_code, one_line
@@ -22,7 +23,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (demo, train, predict, evaluate, inspect):
+for command in (demo, train, predict, evaluate, inspect, diagnose):
     app.command()(command)
 app.add_typer(bench, name="bench")
 

@@ -1,0 +1,173 @@
+"""Diagnoses against designs whose singular values are known, and Lemma 1 against perturbations."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import NotFittedError
+from torch import Generator, Tensor
+
+from protopinv import ProtoPINVClassifier
+from protopinv.data import load_data
+from protopinv.diagnose import Outputs, Trace, allocation, measure_generalisation, perturb
+from protopinv.diagnose.conditioning import diagnose_layer, effective_rank
+from protopinv.diagnose.sensitivity import measure_sensitivity
+from protopinv.network import Network
+from protopinv.solve import ridge_solve, spread
+from protopinv.train.bank_step import architecture_of
+
+SHAPES = [(6, 10), (10, 6), (8, 8)]
+
+
+def draw(generator: Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def with_singular_values(values: list[float], d: int, generator: Generator) -> Tensor:
+    p = len(values)
+    U, _ = torch.linalg.qr(draw(generator, p, p))
+    V, _ = torch.linalg.qr(draw(generator, d, p))
+    return U @ torch.diag(torch.tensor(values, dtype=torch.float64)) @ V.T
+
+
+def test_a_layer_is_described_by_its_singular_values(generator: Generator) -> None:
+    A = with_singular_values([4.0, 2.0, 1.0], 5, generator)
+    layer = diagnose_layer(A, draw(generator, 3, 2), ridge=0.5)
+    assert layer.singular_values == pytest.approx((4, 2, 1))
+    assert layer.condition == pytest.approx(4)
+    assert layer.system_condition == pytest.approx((16 + 0.5) / (1 + 0.5))
+    assert layer.degrees_of_freedom == pytest.approx(16 / 16.5 + 4 / 4.5 + 1 / 1.5)
+    assert 1 < layer.effective_rank < 3
+
+
+def test_a_design_without_full_rank_is_infinitely_ill_conditioned(generator: Generator) -> None:
+    A = with_singular_values([4.0, 2.0, 0.0], 5, generator)
+    layer = diagnose_layer(A, draw(generator, 3, 2), ridge=0.5)
+    assert layer.condition == math.inf
+    assert layer.system_condition == pytest.approx((16 + 0.5) / 0.5)
+
+
+def test_the_effective_rank_counts_equal_values() -> None:
+    assert effective_rank(torch.tensor([3.0, 3.0, 3.0, 3.0])) == pytest.approx(4)
+    assert effective_rank(torch.tensor([5.0, 0.0, 0.0])) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("ridge", [1e-3, 0.1, 10.0])
+@pytest.mark.parametrize("size", [1e-6, 1e-4])
+def test_weights_never_move_further_than_lemma_1_allows(
+    shape: tuple[int, int], ridge: float, size: float, generator: Generator
+) -> None:
+    A, T = draw(generator, *shape), draw(generator, shape[0], 3)
+    for _ in range(20):
+        moved = perturb(A, T, ridge, size, generator)
+        assert 0 < moved.change <= moved.bound * (1 + 1e-2)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_constant_of_the_targets_is_reached(
+    shape: tuple[int, int], generator: Generator
+) -> None:
+    """The worst direction moves the weights by exactly C_2: the constant cannot be lowered."""
+    A, T, ridge = draw(generator, *shape), draw(generator, shape[0], 1), 0.7
+    U, s, _ = torch.linalg.svd(A, full_matrices=False)
+    worst = U[:, (s / (s**2 + ridge)).argmax(), None]
+    strength = torch.tensor(ridge, dtype=torch.float64)
+    before, after = (ridge_solve(A, B, strength).weights[0] for B in (T, T + worst))
+    constant = measure_sensitivity(A, T, ridge).to_targets
+    assert float((after - before).norm()) == pytest.approx(constant)
+    assert constant <= 1 / (2 * math.sqrt(ridge))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_derivative_in_the_ridge_is_that_of_the_solve(
+    shape: tuple[int, int], generator: Generator
+) -> None:
+    A, T, ridge, step = draw(generator, *shape), draw(generator, shape[0], 3), 0.7, 1e-6
+    lower, upper = (
+        ridge_solve(A, T, torch.tensor(ridge + side * step, dtype=torch.float64)).weights[0]
+        for side in (-1, 1)
+    )
+    found = measure_sensitivity(A, T, ridge)
+    assert found.to_ridge == pytest.approx(float((upper - lower).norm()) / (2 * step), rel=1e-5)
+    assert found.weight_norm == pytest.approx(float(upper.norm()), rel=1e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_spread_is_the_log_ratio_of_two_means(
+    shape: tuple[int, int], generator: Generator
+) -> None:
+    A, ridge = draw(generator, *shape), torch.tensor(0.3, dtype=torch.float64)
+    eigenvalues = torch.linalg.svdvals(A) ** 2 + ridge
+    expected = eigenvalues.mean().log() - eigenvalues.log().mean()
+    torch.testing.assert_close(spread(A, ridge), expected)
+    inputs = (A.requires_grad_(), ridge.requires_grad_())
+    assert torch.autograd.gradcheck(spread, inputs)
+
+
+def test_an_even_design_has_no_spread() -> None:
+    A, ridge = 3 * torch.eye(4, 7, dtype=torch.float64), torch.tensor(0.2, dtype=torch.float64)
+    assert float(spread(A, ridge)) == pytest.approx(0, abs=1e-12)
+
+
+def test_the_condition_penalty_trains_for_better_conditioning() -> None:
+    data = load_data("digits", split="train")
+    plain, trained = (
+        ProtoPINVClassifier(
+            40, hidden_sizes=50, condition_penalty=penalty, max_epochs=40, random_state=0
+        ).fit(data.X[:500], data.y[:500])
+        for penalty in (0.0, 0.3)
+    )
+    for before, after in zip(plain.diagnose().layers, trained.diagnose().layers, strict=True):
+        assert after.system_condition < 0.8 * before.system_condition
+        assert after.effective_rank > before.effective_rank
+    assert trained.score(data.X[500:], data.y[500:]) > 0.85
+
+
+def test_a_trace_ends_where_the_model_stands(blobs) -> None:
+    X, y = blobs
+    model = ProtoPINVClassifier(12, hidden_sizes=8, max_epochs=9, dtype="float64", random_state=0)
+    trace = Trace(architecture_of(model.config()), every=4)
+    model.fit(X, y, observer=trace)
+    assert [point.epoch for point in trace.points] == [0, 4, 8]
+    assert trace.points[-1].diagnosis == model.diagnose()
+    assert trace.points[0].diagnosis != model.diagnose()
+    assert sum(trace.points[0].counts) == 12
+
+
+def test_a_model_must_be_fitted_to_be_diagnosed() -> None:
+    with pytest.raises(NotFittedError):
+        ProtoPINVClassifier().diagnose()
+
+
+def test_allocation_counts_prototypes_and_confused_rows() -> None:
+    first = torch.eye(3).repeat(2, 1)
+    last = torch.tensor([[1, 0, 0], [0, 2, 0], [0, 2, 0], [1, 0, 0], [0, 1, 0], [0, 1, 0.0]])
+    found = allocation(first, last, [[8, 2, 0], [1, 9, 0], [0, 0, 10]])
+    assert found.start == (2, 2, 2)
+    assert found.end == (2, 4, 0)
+    assert found.moved == 2
+    assert found.mass == pytest.approx((2 / 12, 10 / 12, 0))
+    assert found.ambiguity == pytest.approx((3 / 11, 3 / 12, 0))
+
+
+def test_gaps_and_measures_of_a_network_that_is_known(generator: Generator) -> None:
+    first, second = draw(generator, 5, 6), draw(generator, 7, 3)
+    network = Network((first, second), "relu")
+    labels = torch.arange(100) % 3
+    right = torch.nn.functional.one_hot(labels, 3).double()
+    scaled = right * torch.linspace(0, 1, 100, dtype=torch.float64)[:, None]
+    train, test = Outputs(scaled + 0.001 * right, labels), Outputs(right.flip(0), labels)
+    assert (train.error, test.error) == (0, pytest.approx(0.66, abs=0.01))
+    assert train.margin == pytest.approx(0.101)
+    model = ProtoPINVClassifier(6, hidden_sizes=4, max_epochs=1).fit(right.numpy(), labels.numpy())
+    found = measure_generalisation(network, model.diagnose(), train, test)
+    assert found.error_gap == pytest.approx(test.error)
+    assert found.loss_gap == pytest.approx(test.loss - train.loss)
+    assert found.kappa == model.diagnose().layers[0].condition
+    assert found.kappa_term == pytest.approx(found.kappa / 10)
+    assert found.confidence_term == pytest.approx(math.sqrt(math.log(20) / 200))
+    norms = [np.linalg.norm(W[1:].numpy(), 2) for W in (first, second)]
+    assert found.spectral_norm == pytest.approx(norms[0] * norms[1])
+    assert found.spectral_over_margin == pytest.approx(norms[0] * norms[1] / 0.101)
