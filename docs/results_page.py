@@ -282,8 +282,17 @@ def gap_figure(ablations: Mapping[str, Ablations]) -> bytes:
 
 
 def allocation_figure(ablations: Mapping[str, Ablations]) -> bytes:
-    """Where prototypes end up, a point a class."""
+    """How prototypes move between classes, a line a class, and where they end, a point a class."""
     panels = []
+    for dataset, data in ablations.items():
+        trace = data.runs("condition")["0.0"][0]["trace"]
+        epochs = [point["epoch"] for point in trace]
+        moving = [
+            Series(name, epochs, [point["counts"][label] for point in trace])
+            for label, name in enumerate(CLASSES[dataset])
+        ]
+        title = f"{NAMES[dataset]}, seed 0"
+        panels.append(Panel(title, "epoch", "prototypes of the class", moving))
     for dataset, data in ablations.items():
         runs = [cell["allocation"] for cell in data.runs("parts")["all trained"]]
         x = [

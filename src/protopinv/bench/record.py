@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from protopinv import __version__
-from protopinv.errors import OutputError
+from protopinv.errors import DataFileError, OutputError
 from protopinv.files import replacing
 from protopinv.plain import plain
 
@@ -110,7 +110,7 @@ class Record:
 
     def _continue(self, folder: Path) -> None:
         for path in sorted(folder.glob(f"*-{self.content['name']}.json"), reverse=True):
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = read_record(path)
             if all(found[part] == self.content[part] for part in ("name", "plan", "environment")):
                 self.content, self.path, self.kept = found, path, len(found["cells"])
                 return
@@ -128,12 +128,26 @@ def _text(content: Mapping[str, Any]) -> str:
     return body + ',\n "cells": {\n' + ",\n".join(cells) + "\n }\n}\n"
 
 
+def read_record(path: Path) -> dict[str, Any]:
+    """What a file holds, if it is a record."""
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        complete = {"name", "date", "plan", "environment", "finished", "cells"} <= set(record)
+    except (OSError, ValueError, TypeError):
+        complete = False
+    if not complete:
+        raise DataFileError(
+            f"A folder of records must hold records only. {path} is none. Move it elsewhere."
+        )
+    return record
+
+
 def newest_records(folder: Path) -> dict[str, dict[str, Any]]:
     """The newest finished record of every name, with its file's name under ``file``."""
     newest: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.glob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if record.get("finished", True):
+        record = read_record(path)
+        if record["finished"]:
             newest[record["name"]] = {**record, "file": path.name}
     return newest
 

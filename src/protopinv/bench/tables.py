@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from protopinv.bench.ablations import runs_of, searched_runs
-from protopinv.bench.paper import TableRow, percent, table_rows
+from protopinv.bench.paper import Score, TableRow, percent, table_rows
 from protopinv.bench.sweeps import SWEEPS
 
 NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion"}
@@ -28,11 +28,7 @@ def paper_table(*records: Mapping[str, Any]) -> list[str]:
     """Table 1 from one or more records; each says where it was measured."""
     datasets = list(dict.fromkeys(name for r in records for name in r["plan"]["datasets"]))
     header = ["method", "trained", "shipped", "fit", "on", *(f"{NAMES[d]} %" for d in datasets)]
-    rows = [
-        _table_row(row, record["environment"]["device"], datasets)
-        for record in records
-        for row in table_rows(record)
-    ]
+    rows = [_table_row(row, record, datasets) for record in records for row in table_rows(record)]
     return markdown(header, rows)
 
 
@@ -60,14 +56,22 @@ def sweep_tables(records: Sequence[Mapping[str, Any]]) -> list[str]:
     return [*lines, *markdown(header, rows)]
 
 
-def _table_row(row: TableRow, device: str, datasets: Sequence[str]) -> list[str]:
-    cells = [row.method.title, f"{row.trained:,}", f"{row.shipped:,}", f"{row.seconds:.2f} s"]
-    return [*cells, device, *(_score(row, dataset) for dataset in datasets)]
+def _table_row(row: TableRow, record: Mapping[str, Any], datasets: Sequence[str]) -> list[str]:
+    quick, method = record["plan"]["quick"], row.method
+    changed = ", ".join(f"{name}={value}" for name, value in method.quick.items())
+    title = f"{method.title} [quick: {changed}]" if quick and changed else method.title
+    said = {} if quick else method.paper
+    return [
+        title,
+        f"{row.trained:,}",
+        f"{row.shipped:,}",
+        f"{row.seconds:.2f} s",
+        record["environment"]["device"],
+        *(_score(row.scores.get(dataset), said.get(dataset)) for dataset in datasets),
+    ]
 
 
-def _score(row: TableRow, dataset: str) -> str:
-    score = row.scores.get(dataset)
+def _score(score: Score | None, said: float | None) -> str:
     if score is None:
         return ""
-    said = row.method.paper.get(dataset)
     return f"{score} (n = {score.n})" + (f"; paper {said}" if said is not None else "")
