@@ -1,5 +1,6 @@
 """Verdicts on records whose answer is known, and the recipes against the record they come from."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from protopinv.bench.paper import percent, table_rows
 from protopinv.bench.recipes import RECIPES
 from protopinv.bench.record import newest_records
 from protopinv.bench.sweeps import SWEEPS, decay_label
+from protopinv.bench.table_verdicts import table_verdicts
 from protopinv.bench.tables import markdown, paper_table, sweep_tables
 from protopinv.bench.verdicts import CLAIMS, verdicts
 
@@ -96,8 +98,9 @@ def adds(points: float, sweep: str, *labels: str) -> Effect:
 
 def test_the_margin_is_two_standard_errors_of_a_difference() -> None:
     data = ablations("mnist")
-    assert data.noise == pytest.approx(0.1)
-    assert data.margin == pytest.approx(2 * 0.1 * (2 / SEEDS) ** 0.5)
+    correction = math.sqrt(2 / (2 * math.log(2)))  # the median of chi-square with 2 is 2 log 2
+    assert data.noise == pytest.approx(0.1 * correction)
+    assert data.margin == pytest.approx(2 * 0.1 * correction * (2 / SEEDS) ** 0.5)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +118,7 @@ def test_the_margin_is_two_standard_errors_of_a_difference() -> None:
         ("Dropout on H", adds(-1.0, "dropout", "0.01", "0.05", "0.1", "0.2"), "confirmed"),
         ("Dropout on H", adds(-1.0, "dropout", "0.2"), "different"),
         ("Dropout of 0.1", adds(-1.0, "dropout", "0.1", "0.2"), "confirmed"),
+        ("Dropout of 0.1", adds(-1.0, "dropout", "0.2"), "different"),
         ("Dropout of 0.1", no_effect, "wrong"),
         ("Small dropout", no_effect, "wrong"),
         ("Separate decays", adds(1.0, "decay", decay_label(0.1, 3.0)), "confirmed"),
@@ -170,6 +174,14 @@ def test_allocation_is_judged_by_rank_correlation(sign: int, expected: str) -> N
         "ambiguity": [label / 10 for label in range(10)],
     }
     assert judged("Capacity moves", *both(allocation=moved)) == expected
+
+
+def test_the_table_is_judged_by_its_record() -> None:
+    found = {v.claim: v.judgement for v in table_verdicts(newest_records(RECORDS)["paper-cuda"])}
+    assert found["ELM reaches 96.2 and 88.3 %"] == "confirmed"
+    assert found["the same with 102k numbers in all"] == "wrong"
+    assert found["the same with linear features"] == "wrong"
+    assert found["That MLP needs 100 to 150 s"] == "wrong"
 
 
 def test_every_sentence_of_both_sections_has_its_claim() -> None:

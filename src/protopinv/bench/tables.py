@@ -10,9 +10,11 @@ from protopinv.bench.sweeps import SWEEPS
 NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion"}
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Aligned columns between bars."""
-    lines = [header, *rows]
+def markdown(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, aligned: bool = True
+) -> list[str]:
+    """Columns between bars, aligned unless their cells are sentences."""
+    lines = [header, *rows] if aligned else [header]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
 
     def joined(cells: Sequence[str]) -> str:

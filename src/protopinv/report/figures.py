@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANEL_INCHES = (3.4, 2.7)
+FEW_VALUES = 10
+MANY_SERIES = 5
 # Text as outlines and a fixed salt: the same data give the same file on every machine.
 STYLE = {
     "font.size": 8,
@@ -89,8 +91,25 @@ def _draw(axes: Any, panel: Panel) -> None:
             axes.annotate(name, (x, y), fontsize=6, xytext=(3, 2), textcoords="offset points")
     for axis in panel.log:
         getattr(axes, f"set_{axis}scale")("log")
+        _plain_ticks(axes, axis, panel)
     axes.set_title(panel.title)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     if panel.legend and len(panel.series) > 1:
-        axes.legend(fontsize=7, frameon=False)
+        beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+        many = len(panel.series) > MANY_SERIES
+        axes.legend(fontsize=7, frameon=False, **(beside if many else {}))
+
+
+def _plain_ticks(axes: Any, axis: str, panel: Panel) -> None:
+    """Numbers as they are instead of powers of ten; on x the values themselves if they are few."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    place = getattr(axes, f"{axis}axis")
+    values = sorted({x for series in panel.series for x in series.x if not isinstance(x, str)})
+    if axis == "x" and len(values) <= FEW_VALUES:
+        axes.set_xticks(values)
+    elif axis == "y":
+        place.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    place.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    place.set_minor_formatter(NullFormatter())
