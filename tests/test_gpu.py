@@ -1,6 +1,7 @@
 """What must hold on a GPU; everything here is skipped where there is none."""
 
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from protopinv.data import load_data
 from protopinv.train.bank_step import BankStep
 from protopinv.train.capture import CapturedStep
 from protopinv.train.config import TrainConfig
+from protopinv.train.loop import EpochReport, train
 from protopinv.train.prepare import LabelledRows, first_bank, prepare
 from protopinv.train.rows import Rows
 
@@ -105,13 +107,55 @@ def test_a_captured_step_equals_an_eager_one(
     np.testing.assert_allclose(scores[1], scores[0], rtol=1e-4)
 
 
-def test_the_guard_falls_back_from_a_captured_step(blobs) -> None:
+def test_a_replay_that_fails_is_skipped_and_the_rate_is_cut(blobs) -> None:
+    """One poisoned row: its mini-batch fails in every epoch, long after the step was captured."""
+    X, y = (torch.from_numpy(array).cuda() for array in blobs)
+    rows = Rows(X.float().clone(), y)
+    config = TrainConfig(n_prototypes=12, hidden_sizes=8, max_epochs=12, batch_size=18)
+    bank = first_bank(rows, 3, config, torch.Generator().manual_seed(0))
+    step = BankStep(bank.leaves(), config, generator=torch.Generator("cuda").manual_seed(0))
+
+    def poison(report: EpochReport) -> None:
+        rows.X[7] = torch.inf if report.epoch in (7, 8) else 0.0
+
+    history = train(step, rows, clock=time.perf_counter, observer=poison)
+    assert history.skipped_steps == 2
+    assert 1 <= history.rate_cuts <= 2
+    assert history.loss[-1] < history.loss[0]
+    assert all(tensor.isfinite().all() for tensor in step.trained)
+
+
+def test_a_captured_step_falls_back_when_its_solve_fails(blobs) -> None:
+    X, y = (torch.from_numpy(array).cuda() for array in blobs)
+    rows = Rows(X.float(), y)
+    config = TrainConfig(n_prototypes=12, hidden_sizes=40, max_epochs=60, ridge=1e-6)
+    bank = first_bank(rows, 3, config, torch.Generator().manual_seed(0))
+    step = BankStep(bank.leaves(), config, generator=torch.Generator("cuda").manual_seed(0))
+
+    def make_twins(report: EpochReport) -> None:
+        if report.epoch == 20:
+            with torch.no_grad():
+                step.state.hidden[0][6:] = step.state.hidden[0][:6]
+
+    history = train(step, rows, clock=time.perf_counter, observer=make_twins)
+    assert "Cholesky in float64" in history.events[0]
+    assert step.precision == torch.float64
+    assert history.loss[-1] < history.loss[0]
+
+
+def test_graphs_do_not_pile_up_in_memory(blobs) -> None:
     X, y = blobs
-    model = ProtoPINVClassifier(
-        15, hidden_sizes=(12,), ridge=1e-13, max_epochs=40, device="cuda", random_state=0
-    )
-    model.fit(np.vstack([X, X]), np.hstack([y, y]))
-    assert model.score(X, y) == 1
+
+    def fit() -> int:
+        ProtoPINVClassifier(
+            12, hidden_sizes=8, max_epochs=6, batch_size=18, device="cuda", early_stopping=True
+        ).fit(X, y)
+        torch.cuda.synchronize()
+        return torch.cuda.memory_reserved()
+
+    fit()
+    first = fit()
+    assert max(fit() for _ in range(5)) <= 1.5 * first
 
 
 @pytest.mark.parametrize("batch_size", [None, 16])

@@ -34,7 +34,7 @@ class TrainingError(ProtoPINVError, RuntimeError):
 
 
 class InterruptedWarning(UserWarning):
-    """Training was stopped by Ctrl-C; the best bank so far was kept."""
+    """Training was stopped by Ctrl-C; the best so far was kept."""
 
 
 class GuardWarning(UserWarning):

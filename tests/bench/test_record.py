@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+import protopinv
+from protopinv.bench.evidence import Ablations
 from protopinv.bench.record import Record, newest_records
-from protopinv.errors import OutputError
+from protopinv.errors import DataFileError, OutputError
 
 PLAN = {"seeds": 2, "shape": (1, 2)}
 
@@ -79,28 +82,130 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         Record(tmp_path / "file" / "records", "table", PLAN, "cpu")
 
 
-@pytest.mark.skipif(
+DATA = pytest.mark.skipif(
     not os.environ.get("PROTOPINV_DATA"), reason="needs the public image sets on disk"
 )
-def test_a_run_that_is_killed_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    """A real process and a real kill, in the middle of the table."""
-    command = [sys.executable, "-m", "protopinv", "bench", "paper", "--quick", "--json"]
-    command += ["--datasets", "mnist", "--methods", "elm-128,random-features-128,protopinv"]
-    command += ["--records", str(tmp_path)]
+
+
+def bench(folder: Path, *options: str) -> list[str]:
+    common = ["--quick", "--json", "--datasets", "mnist", "--records", str(folder)]
+    return [sys.executable, "-m", "protopinv", "bench", *options, *common]
+
+
+@DATA
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_is_stopped_goes_on_where_it_stopped(tmp_path: Path, how: int) -> None:
+    """A real process and a real signal, in the middle of the table."""
+    command = bench(tmp_path, "paper", "--methods", "elm-128,protopinv")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("*-paper-quick-cpu.json")):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    wait_for_cells(process, tmp_path, 2)  # from here on protopinv trains
+    time.sleep(0.5)
+    process.send_signal(how)
+    process.communicate(timeout=60)
+    assert process.returncode == (-how if how == signal.SIGKILL else 130)
     (path,) = tmp_path.glob("*.json")
-    kept = json.loads(path.read_text())["cells"]
-    assert 1 <= len(kept) < 6
+    stopped = json.loads(path.read_text())
+    kept = stopped["cells"]
+    assert not stopped["finished"]
+    assert 2 <= len(kept) < 4
     again = subprocess.run(command, capture_output=True, text=True, check=True)
     finished = json.loads(again.stdout)
     assert f"{len(kept)} cells are kept" in again.stderr
     assert finished["finished"]
-    assert len(finished["cells"]) == 6
+    assert len(finished["cells"]) == 4
     assert {key: finished["cells"][key] for key in kept} == kept
+    assert finished["cells"]["test/protopinv/mnist/seed0"]["parameters"]["max_epochs"] == 60
+    assert finished["cells"]["test/protopinv/mnist/seed0"]["test"] > 0.85  # a whole training
+
+
+def wait_for_cells(process: subprocess.Popen[bytes], folder: Path, n: int) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        found = [json.loads(path.read_text())["cells"] for path in folder.glob("2*.json")]
+        if found and len(found[0]) >= n:
+            return
+        time.sleep(0.01)
+
+
+@DATA
+def test_ablations_keep_all_that_their_questions_ask_for(tmp_path: Path) -> None:
+    command = bench(tmp_path, "ablations", "--sweeps", "ridge,outputs")
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    record = json.loads(result.stdout)["mnist"]
+    assert record["finished"]
+    assert len(record["cells"]) == 5  # the recipe itself is shared
+    recipe = record["cells"]["run/{}/seed0"]
+    assert {"every_epoch", "trace", "allocation", "generalisation", "layers"} <= set(recipe)
+    assert len(recipe["every_epoch"]) == 15
+    assert recipe["held_out"] == pytest.approx(recipe["every_epoch"][-1], abs=2e-3)
+    assert recipe["held_out"] > 0.85
+    assert sum(recipe["allocation"]["end"]) == 150
+    learned = record["cells"]['run/{"learn_ridge": true}/seed0']
+    assert learned["ridge"] != pytest.approx(recipe["ridge"])
+    assert Ablations(record).scores("ridge")["both fixed"].mean == 100 * recipe["held_out"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["paper", "--datasets", "cifar"],
+            "datasets must be some of mnist, fashion-mnist. Got cif",
+        ),
+        (["paper", "--methods", "svm"], "methods must be some of elm-10200"),
+        (["paper", "--seeds", "0"], "seeds must be 1 or more. Got 0. Raise it."),
+        (["paper", "--configurations", "0"], "configurations must be 1 or more. Got 0"),
+        (
+            ["ablations", "--datasets", ""],
+            "datasets must be some of mnist, fashion-mnist. Got none",
+        ),
+        (["ablations", "--sweeps", "luck"], "sweeps must be some of prototypes"),
+        (["ablations", "--seeds", "-1", "--quick"], "seeds must be 1 or more. Got -1"),
+    ],
+)
+def test_bad_options_are_one_line_and_an_exit_code(
+    options: list[str], message: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "protopinv", "bench", *options, "--records", str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"error: {message}")
+    assert result.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_commit_is_that_of_this_project_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copied into another repository the package says its version instead."""
+    monkeypatch.delenv("PROTOPINV_COMMIT", raising=False)
+    package = Path(protopinv.__file__).parent
+    shutil.copytree(package, tmp_path / "protopinv", ignore=shutil.ignore_patterns("__pycache__"))
+    for command in (["init", "-q"], ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit"]):
+        more = ["-q", "--allow-empty", "-m", "theirs"] if "commit" in command else []
+        subprocess.run(["git", *command, *more], cwd=tmp_path, check=True)
+    program = "from protopinv.bench.record import commit; print(commit())"
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stdout.strip() == f"protopinv {protopinv.__version__}"
+
+
+def test_the_tenth_record_of_a_day_is_newer_than_the_second(tmp_path: Path) -> None:
+    for number in range(11):
+        record = Record(tmp_path, "table", {"number": number}, "cpu")
+        record.finish()
+    assert newest_records(tmp_path)["table"]["plan"] == {"number": 10}
+
+
+def test_a_folder_with_something_else_in_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "2026-01-01-table.json").write_text("[1]")
+    with pytest.raises(DataFileError, match=r"records only\..*is none\. Move it elsewhere"):
+        Record(tmp_path, "table", PLAN, "cpu")

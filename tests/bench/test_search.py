@@ -4,6 +4,7 @@ from random import Random
 from protopinv.bench.methods import between
 from protopinv.bench.record import Record
 from protopinv.bench.search import search
+from protopinv.errors import TrainingError
 
 
 def draw(random: Random) -> dict[str, float]:
@@ -48,3 +49,15 @@ def test_draws_stay_in_their_range() -> None:
     drawn = [between(random, 0.02, 50) for _ in range(500)]
     assert 0.02 <= min(drawn) < 0.05
     assert 20 < max(drawn) <= 50
+
+
+def test_a_configuration_that_cannot_be_trained_has_lost(tmp_path: Path) -> None:
+    def score(parameters: dict[str, float], seed: int) -> float:
+        if parameters["x"] < 3:
+            raise TrainingError("The loss must stay finite.")
+        return -parameters["x"]
+
+    record = Record(tmp_path, "search", {}, "cpu")
+    winner = search(record, "try", draw, score, n=20)
+    assert winner["x"] >= 3
+    assert any("finite" in cell.get("error", "") for cell in record.cells.values())

@@ -145,6 +145,16 @@ def test_inspect_shows_shape_counts_and_configuration(folder: Path) -> None:
     assert answer["classes"] == ["ant", "bee", "cat"]
 
 
+def test_diagnose_shows_the_conditioning_of_every_layer(folder: Path) -> None:
+    found = answered("diagnose", folder / "model.safetensors")
+    model = load(folder / "model.safetensors")
+    conditions = [layer.condition for layer in model.diagnose().layers]
+    assert [layer["condition"] for layer in found["layers"]] == pytest.approx(conditions)
+    assert all(0 < layer["change"] <= layer["bound"] for layer in found["perturbed"])
+    text = run("diagnose", folder / "model.safetensors").stdout
+    assert text.count("system condition") == len(conditions)
+
+
 def test_people_get_text(folder: Path) -> None:
     for arguments in (
         ("inspect", folder / "m.safetensors"),

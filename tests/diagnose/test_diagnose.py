@@ -1,6 +1,7 @@
 """Diagnoses against designs whose singular values are known, and Lemma 1 against perturbations."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,10 +10,12 @@ from sklearn.exceptions import NotFittedError
 from torch import Generator, Tensor
 
 from protopinv import ProtoPINVClassifier
+from protopinv.baselines import MLPBaselineClassifier
 from protopinv.data import load_data
-from protopinv.diagnose import Outputs, Trace, allocation, measure_generalisation, perturb
+from protopinv.diagnose import Outputs, Trace, measure_allocation, measure_generalisation, perturb
 from protopinv.diagnose.conditioning import diagnose_layer, effective_rank
 from protopinv.diagnose.sensitivity import measure_sensitivity
+from protopinv.errors import ConfigError
 from protopinv.network import Network
 from protopinv.solve import ridge_solve, spread
 from protopinv.train.bank_step import architecture_of
@@ -101,14 +104,29 @@ def test_the_spread_is_the_log_ratio_of_two_means(
     A, ridge = draw(generator, *shape), torch.tensor(0.3, dtype=torch.float64)
     eigenvalues = torch.linalg.svdvals(A) ** 2 + ridge
     expected = eigenvalues.mean().log() - eigenvalues.log().mean()
-    torch.testing.assert_close(spread(A, ridge), expected)
+    for form in ("auto", "svd"):
+        value, error = spread(A, ridge, form=form)
+        torch.testing.assert_close(value, expected)
+        assert error < 1e-8
     inputs = (A.requires_grad_(), ridge.requires_grad_())
-    assert torch.autograd.gradcheck(spread, inputs)
+    for form in ("auto", "svd"):
+        value_of = partial(spread, form=form)
+        assert torch.autograd.gradcheck(lambda *given, f=value_of: f(*given)[0], inputs)
+
+
+def test_the_spread_of_a_singular_system_says_so_and_singular_values_still_find_it() -> None:
+    A, ridge = torch.ones(5, 8), torch.tensor(1e-9)
+    assert spread(A, ridge)[1] > 1
+    value, error = spread(A, ridge, form="svd")
+    assert error == 0
+    eigenvalues = torch.tensor([40 + 1e-9] + [1e-9] * 4, dtype=torch.float64)
+    expected = eigenvalues.mean().log() - eigenvalues.log().mean()
+    assert float(value) == pytest.approx(float(expected), rel=0.05)
 
 
 def test_an_even_design_has_no_spread() -> None:
     A, ridge = 3 * torch.eye(4, 7, dtype=torch.float64), torch.tensor(0.2, dtype=torch.float64)
-    assert float(spread(A, ridge)) == pytest.approx(0, abs=1e-12)
+    assert float(spread(A, ridge)[0]) == pytest.approx(0, abs=1e-12)
 
 
 def test_the_condition_penalty_trains_for_better_conditioning() -> None:
@@ -123,6 +141,23 @@ def test_the_condition_penalty_trains_for_better_conditioning() -> None:
         assert after.system_condition < 0.8 * before.system_condition
         assert after.effective_rank > before.effective_rank
     assert trained.score(data.X[500:], data.y[500:]) > 0.85
+
+
+def test_the_condition_penalty_falls_back_with_the_solves() -> None:
+    """Tripled rows and hardly a ridge: float32 cannot solve that, with the penalty or without."""
+    data = load_data("digits", split="train")
+    X, y = np.tile(data.X[:20], (3, 1)), np.tile(data.y[:20], 3)
+    model = ProtoPINVClassifier(
+        60,
+        hidden_sizes=30,
+        projection="none",
+        ridge=1e-8,
+        condition_penalty=0.1,
+        max_epochs=10,
+        random_state=0,
+    ).fit(X, y)
+    assert "float64" in model.history_.events[0]
+    assert model.history_.rate_cuts == 0
 
 
 def test_a_trace_ends_where_the_model_stands(blobs) -> None:
@@ -144,7 +179,7 @@ def test_a_model_must_be_fitted_to_be_diagnosed() -> None:
 def test_allocation_counts_prototypes_and_confused_rows() -> None:
     first = torch.eye(3).repeat(2, 1)
     last = torch.tensor([[1, 0, 0], [0, 2, 0], [0, 2, 0], [1, 0, 0], [0, 1, 0], [0, 1, 0.0]])
-    found = allocation(first, last, [[8, 2, 0], [1, 9, 0], [0, 0, 10]])
+    found = measure_allocation(first, last, [[8, 2, 0], [1, 9, 0], [0, 0, 10]])
     assert found.start == (2, 2, 2)
     assert found.end == (2, 4, 0)
     assert found.moved == 2
@@ -171,3 +206,20 @@ def test_gaps_and_measures_of_a_network_that_is_known(generator: Generator) -> N
     norms = [np.linalg.norm(W[1:].numpy(), 2) for W in (first, second)]
     assert found.spectral_norm == pytest.approx(norms[0] * norms[1])
     assert found.spectral_over_margin == pytest.approx(norms[0] * norms[1] / 0.101)
+
+
+def test_a_trace_says_what_it_needs(blobs) -> None:
+    architecture = architecture_of(ProtoPINVClassifier().config())
+    with pytest.raises(ConfigError, match=r"every must be 1 or more\. Got 0"):
+        Trace(architecture, every=0)
+    with pytest.raises(ConfigError, match=r"A trace watches a bank"):
+        MLPBaselineClassifier(8, max_epochs=2).fit(*blobs, observer=Trace(architecture))
+
+
+def test_a_fitted_model_stays_within_lemma_1(blobs) -> None:
+    model = ProtoPINVClassifier(12, hidden_sizes=(8, 6), max_epochs=9, random_state=0).fit(*blobs)
+    moved = model.check_lemma(1e-6)
+    assert len(moved) == 3
+    assert all(0 < layer.change <= layer.bound * (1 + 1e-3) for layer in moved)
+    with pytest.raises(NotFittedError):
+        ProtoPINVClassifier().check_lemma()

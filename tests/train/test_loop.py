@@ -213,4 +213,4 @@ def test_control_c_keeps_the_best_bank_and_warns() -> None:
     out, err = process.communicate(timeout=60)
     assert out.split() == ["interrupted", "True", "True"]
     assert "InterruptedWarning: Training was interrupted after" in err
-    assert "kept the best bank so far" in err
+    assert "kept the best so far" in err

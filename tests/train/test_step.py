@@ -71,7 +71,7 @@ def test_a_step_leaves_the_gradient_of_the_whole_objective(
     objective = (
         cross_entropy(outputs, rows.y, label_smoothing=0.1)
         + 0.01 * sum((W**2).sum() for W in solution.weights)
-        + 0.02 * sum(spread(A, ridge) for A, ridge in zip(designs, bank.ridge, strict=True))
+        + 0.02 * sum(spread(A, ridge)[0] for A, ridge in zip(designs, bank.ridge, strict=True))
     )
     expected = torch.autograd.grad(objective, bank.trained)
     step = step_of(bank, chunk, weight_penalty=0.01, condition_penalty=0.02, label_smoothing=0.1)

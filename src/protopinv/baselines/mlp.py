@@ -19,7 +19,7 @@ from protopinv.solve import Solution
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import Observer, train
 from protopinv.train.optimizer import Block
-from protopinv.train.prepare import prepare
+from protopinv.train.prepare import noise_generator, prepare
 from protopinv.train.progress import progress
 from protopinv.train.step import Step
 
@@ -135,9 +135,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
             prepared = prepare(rows, config, device, held_out)
             sizes = (prepared.features.n_components, *config.widths, len(classes))
             weights = first_weights(sizes, prepared.rows.X, Generator().manual_seed(seed))
-            step = WeightStep(
-                weights, config, self.weight_decay, Generator(device).manual_seed(seed)
-            )
+            step = WeightStep(weights, config, self.weight_decay, noise_generator(seed, device))
             history = train(
                 step,
                 prepared.rows,
@@ -184,7 +182,8 @@ class WeightStep(Step):
     def __init__(
         self, weights: Weights, config: TrainConfig, decay: float, generator: Generator
     ) -> None:
-        super().__init__(weights, [Block(weights.layers, decay)], config, generator=generator)
+        blocks, width = [Block(weights.layers, decay)], len(weights.layers[0]) - 1
+        super().__init__(weights, blocks, config, width=width, generator=generator)
         self._no_error = torch.zeros(len(weights.layers), device=weights.layers[0].device)
 
     def weights(self, *, training: bool) -> Solution:  # noqa: ARG002

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from protopinv.bench.methods import SHAPE, Parameters, draw_ours
-from protopinv.bench.paper import Say
+from protopinv.bench.methods import SHAPE, Parameters, draw_ours, raise_if_interrupted
+from protopinv.bench.paper import Say, require_counts, require_some
 from protopinv.bench.recipes import RECIPES
 from protopinv.bench.record import Cell, Record
 from protopinv.bench.search import search
@@ -25,11 +25,10 @@ from protopinv.diagnose import (
     LayerDiagnosis,
     Outputs,
     Trace,
-    allocation,
     diagnose,
+    measure_allocation,
     measure_generalisation,
 )
-from protopinv.errors import ConfigError
 from protopinv.network import Network
 from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
@@ -45,6 +44,7 @@ QUICK: Parameters = {"max_epochs": 15, "warmup_epochs": 2}
 PLAIN = Sweep("A run by itself", lambda _: {})
 EVERYTHING = Sweep("The recipe", lambda _: {}, keeps_curve=True, keeps_trace=True)
 # The paper's central claim gets a search of its own for each variant, all of the same budget.
+SEARCH = "search"
 SEARCHED_PARTS = ("nothing", "hidden", "inputs", "outputs")
 
 
@@ -53,24 +53,15 @@ class AblationPlan:
     """What to measure; everything in it is written into the record."""
 
     dataset: str
-    sweeps: tuple[str, ...] = tuple(SWEEPS)
+    sweeps: tuple[str, ...] = (*SWEEPS, SEARCH)
     seeds: int = 3
     configurations: int = 15
     quick: bool = False
 
     def __post_init__(self) -> None:
-        known = {"dataset": DATASETS, "sweeps": tuple(SWEEPS)}
-        for name, choices in known.items():
-            value = getattr(self, name)
-            values = (value,) if isinstance(value, str) else value
-            unknown = [item for item in values if item not in choices]
-            if unknown or not values:
-                raise ConfigError(
-                    f"{name} must be among {', '.join(choices)}. "
-                    f"Got {', '.join(unknown) or 'none'}. Change it."
-                )
-        if self.seeds < 1:
-            raise ConfigError(f"seeds must be 1 or more. Got {self.seeds}. Raise it.")
+        require_some("dataset", (self.dataset,), DATASETS)
+        require_some("sweeps", self.sweeps, (*SWEEPS, SEARCH))
+        require_counts(self, "seeds", "configurations")
 
 
 def measure_ablations(
@@ -88,7 +79,7 @@ def measure_ablations(
     if record.kept:
         say(f"continuing {record.path}: {record.kept} cells are kept")
     task = load_task(plan.dataset, quick=plan.quick)
-    for name in plan.sweeps:
+    for name in (name for name in plan.sweeps if name != SEARCH):
         sweep = SWEEPS[name]
         for label, changes in sweep.settings(recipe).items():
             parameters = {**recipe, **changes}
@@ -100,7 +91,7 @@ def measure_ablations(
                 work = partial(_measure, task, parameters, seed, detail, plan, device)
                 scores.append(record.cell(key, work)["held_out"])
             say(f"{name:12} {label:34} {100 * sum(scores) / len(scores):.2f} %")
-    for part in SEARCHED_PARTS:
+    for part in SEARCHED_PARTS if SEARCH in plan.sweeps else ():
         _search_part(record, task, part, plan, device, say)
     record.finish()
     return record
@@ -144,7 +135,7 @@ def _trained(
 ) -> Model:
     rows = _both(task)
     held_out = np.arange(len(task.train.y), len(rows.labels))
-    return train_classifier(
+    model = train_classifier(
         rows,
         config,
         seed=seed,
@@ -153,6 +144,8 @@ def _trained(
         held_out=held_out,
         observer=observer,
     )
+    raise_if_interrupted(model.history)
+    return model
 
 
 @cache
@@ -207,7 +200,9 @@ def _measure(
         "rate_cuts": history.rate_cuts,
         "layers": [_summary(layer) for layer in diagnosis.layers],
         "generalisation": asdict(measure_generalisation(model.network, diagnosis, train, test)),
-        "allocation": asdict(allocation(first[0], model.bank.outputs, _confusion(held_out))),
+        "allocation": asdict(
+            measure_allocation(first[0], model.bank.outputs, _confusion(held_out))
+        ),
     }
     if detail.keeps_curve:
         cell["every_epoch"] = [round(score, 4) for score in history.validation_score]

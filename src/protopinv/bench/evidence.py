@@ -91,7 +91,7 @@ def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
     return float(spearmanr(x, y).statistic)
 
 
-# Each is said to grow with the generalisation gap.
+# Each is said to grow with the generalisation gap, but the last, which is there to compare with.
 MEASURES = {
     "kappa": "κ of the prototype inputs (Prop. 1)",
     "system_kappa": "κ of the first ridge system",
@@ -99,22 +99,51 @@ MEASURES = {
     "spectral_norm": "product of spectral norms",
     "inverse_margin": "1 / margin",
     "spectral_over_margin": "spectral norms / margin",
+    "training_error": "error on the training rows",
 }
 
 
-def gap_points(ablations: Ablations, measure: str, gap: str) -> tuple[list[float], list[float]]:
-    """(measure, gap) of every run."""
-    found = [cell["generalisation"] for cell in ablations.every_run]
-    values = [math.inf if item[measure] is None else float(item[measure]) for item in found]
-    return values, [float(item[gap]) for item in found]
+def gap_points(
+    ablations: Ablations, measure: str, gap: str, *, sweep: str | None = None
+) -> tuple[list[float], list[float]]:
+    """(measure, gap) of every run, or of those of one sweep."""
+    cells = ablations.every_run
+    if sweep is not None:
+        cells = [cell for runs in ablations.runs(sweep).values() for cell in runs]
+    gaps = [float(cell["generalisation"][gap]) for cell in cells]
+    return [_measure(cell, measure) for cell in cells], gaps
 
 
-def gap_correlation(ablations: Ablations, measure: str, gap: str) -> float:
-    """Rank correlation of a measure with a gap over all runs."""
-    return rank_correlation(*gap_points(ablations, measure, gap))
+def _measure(cell: Cell, measure: str) -> float:
+    if measure == "training_error":
+        return 1 - float(cell["train"])
+    value = cell["generalisation"][measure]
+    return math.inf if value is None else float(value)
 
 
-def allocation_correlation(ablations: Ablations, which: str = "end") -> float:
-    """Mean over seeds: rank correlation between a class's prototypes and its ambiguity."""
-    runs = [cell["allocation"] for cell in next(iter(ablations.runs("parts").values()))]
-    return statistics.mean(rank_correlation(run[which], run["ambiguity"]) for run in runs)
+def gap_correlation(
+    ablations: Ablations, measure: str, gap: str, *, sweep: str | None = None
+) -> float:
+    """Rank correlation of a measure with a gap over runs."""
+    return rank_correlation(*gap_points(ablations, measure, gap, sweep=sweep))
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """A rank correlation, and how likely chance alone gives one as large."""
+
+    rank: float
+    p_value: float
+
+
+def allocation_alignment(ablations: Ablations, which: str) -> Alignment:
+    """A class's prototypes against its ambiguity, both means over the seeds of the recipe."""
+    runs = [cell["allocation"] for cell in ablations.runs("parts")["all trained"]]
+    x, y = (
+        [statistics.mean(values) for values in zip(*(run[part] for run in runs), strict=True)]
+        for part in (which, "ambiguity")
+    )
+    if len({*x}) == 1 or len({*y}) == 1:
+        return Alignment(0.0, 1.0)
+    found = spearmanr(x, y)
+    return Alignment(float(found.statistic), float(found.pvalue))

@@ -14,6 +14,7 @@ from protopinv.baselines import (
     RandomFeatureRidgeClassifier,
 )
 from protopinv.estimators import ProtoPINVClassifier
+from protopinv.train.history import History
 
 Parameters = dict[str, Any]
 
@@ -49,14 +50,27 @@ class Method:
 
     def fit(self, rows: Any, parameters: Parameters, *, seed: int, device: str, quick: bool) -> Any:
         """An estimator with these parameters, trained on the rows."""
-        chosen = {**self.fixed, **parameters, **(self.quick if quick else {})}
+        chosen = self.parameters(parameters, quick=quick)
         if not self.on_host:
             chosen["device"] = device
         estimator = self.build(**chosen, random_state=seed)
         with warnings.catch_warnings():
             if quick:  # nothing converges in a smoke run
                 warnings.simplefilter("ignore", ConvergenceWarning)
-            return estimator.fit(rows.X, rows.y)
+            estimator.fit(rows.X, rows.y)
+        if hasattr(estimator, "history_"):
+            raise_if_interrupted(estimator.history_)
+        return estimator
+
+    def parameters(self, chosen: Parameters, *, quick: bool) -> Parameters:
+        """All that an estimator is given."""
+        return {**self.fixed, **chosen, **(self.quick if quick else {})}
+
+
+def raise_if_interrupted(history: History) -> None:
+    """Training keeps the best so far after Ctrl-C; a benchmark must not take that for a result."""
+    if history.ending == "interrupted":
+        raise KeyboardInterrupt
 
 
 def between(random: Random, low: float, high: float) -> float:

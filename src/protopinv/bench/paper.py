@@ -30,17 +30,28 @@ class PaperPlan:
     quick: bool = False
 
     def __post_init__(self) -> None:
-        known = {"datasets": DATASETS, "methods": [method.key for method in METHODS]}
-        for name, choices in known.items():
-            unknown = [value for value in getattr(self, name) if value not in choices]
-            if unknown or not getattr(self, name):
-                raise ConfigError(
-                    f"{name} must be some of {', '.join(choices)}. "
-                    f"Got {', '.join(unknown) or 'none'}. Change it."
-                )
-        for name in ("seeds", "configurations"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be 1 or more. Got {getattr(self, name)}. Raise it.")
+        require_some("datasets", self.datasets, DATASETS)
+        require_some("methods", self.methods, [method.key for method in METHODS])
+        require_counts(self, "seeds", "configurations")
+
+
+def require_some(name: str, values: Sequence[str], choices: Sequence[str]) -> None:
+    """Raise ConfigError unless there are values and all of them are known."""
+    unknown = [value for value in values if value not in choices]
+    if unknown or not values:
+        raise ConfigError(
+            f"{name} must be some of {', '.join(choices)}. "
+            f"Got {', '.join(unknown) or 'none'}. Change it."
+        )
+
+
+def require_counts(plan: Any, *names: str) -> None:
+    """Raise ConfigError unless these fields are 1 or more; a smoke run has one of each."""
+    for name in names:
+        if getattr(plan, name) < 1:
+            raise ConfigError(f"{name} must be 1 or more. Got {getattr(plan, name)}. Raise it.")
+        if plan.quick:
+            object.__setattr__(plan, name, 1)
 
 
 def measure_paper(
@@ -103,7 +114,7 @@ def _scored(
     seconds = time.perf_counter() - started
     trained, shipped = numbers_of(model)
     return {
-        "parameters": {**method.fixed, **parameters},
+        "parameters": method.parameters(parameters, quick=plan.quick),
         "test": float(model.score(task.test.X, task.test.y)),
         "held_out": float(model.score(task.held_out.X, task.held_out.y)),
         "seconds": seconds,

@@ -8,8 +8,9 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -56,14 +57,19 @@ def commit() -> str:
     given = os.environ.get("PROTOPINV_COMMIT")
     if given:
         return given
-    describe = ["git", "describe", "--always", "--dirty", "--abbrev=10", "--match=none"]
     try:
-        found = subprocess.run(  # noqa: S603
-            describe, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
-        )
+        _git("ls-files", "--error-unmatch", Path(__file__).name)  # another project's repository
+        changes = _git("diff", "HEAD")
+        name = _git("rev-parse", "--short=10", "HEAD").decode().strip()
     except (OSError, subprocess.CalledProcessError):
         return f"protopinv {__version__}"
-    return found.stdout.strip()
+    return f"{name}-dirty-{sha256(changes).hexdigest()[:6]}" if changes else name
+
+
+def _git(*command: str) -> bytes:
+    place = Path(__file__).parent
+    run = ["git", *command]
+    return subprocess.run(run, cwd=place, capture_output=True, check=True).stdout  # noqa: S603
 
 
 class Record:
@@ -109,7 +115,7 @@ class Record:
         self._write()
 
     def _continue(self, folder: Path) -> None:
-        for path in sorted(folder.glob(f"*-{self.content['name']}.json"), reverse=True):
+        for path in reversed(_by_age(folder.glob(f"*-{self.content['name']}.json"))):
             found = read_record(path)
             if all(found[part] == self.content[part] for part in ("name", "plan", "environment")):
                 self.content, self.path, self.kept = found, path, len(found["cells"])
@@ -145,11 +151,21 @@ def read_record(path: Path) -> dict[str, Any]:
 def newest_records(folder: Path) -> dict[str, dict[str, Any]]:
     """The newest finished record of every name, with its file's name under ``file``."""
     newest: dict[str, dict[str, Any]] = {}
-    for path in sorted(folder.glob("*.json")):
+    for path in _by_age(folder.glob("*.json")):
         record = read_record(path)
         if record["finished"]:
             newest[record["name"]] = {**record, "file": path.name}
     return newest
+
+
+def _by_age(paths: Iterable[Path]) -> list[Path]:
+    """Oldest first: by day, and by number within a day."""
+
+    def age(path: Path) -> tuple[str, int, str]:
+        day, _, number = path.name[:10], *path.name[10:].partition("-")[0].partition(".")[1:]
+        return day, int(number) if number.isdigit() else 1, path.name
+
+    return sorted(paths, key=age)
 
 
 def _free_path(folder: Path, day: str, name: str) -> Path:

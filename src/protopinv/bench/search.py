@@ -1,5 +1,6 @@
 """Choose hyperparameters on held-out rows: a random search whose every trial is kept."""
 
+import math
 import statistics
 from collections.abc import Callable
 from random import Random
@@ -7,6 +8,7 @@ from typing import Any
 
 from protopinv.bench.methods import Parameters
 from protopinv.bench.record import Record
+from protopinv.errors import TrainingError
 
 FINALISTS = 3
 MORE_SEEDS = (1, 2)
@@ -29,9 +31,13 @@ def search(
 
     def tried(trial: int, seed: int) -> float:
         def work() -> dict[str, Any]:
-            return {"parameters": drawn[trial], "held_out": score(drawn[trial], seed)}
+            try:
+                return {"parameters": drawn[trial], "held_out": score(drawn[trial], seed)}
+            except TrainingError as error:  # a configuration that cannot be trained has lost
+                return {"parameters": drawn[trial], "held_out": None, "error": str(error)}
 
-        return float(record.cell(f"{prefix}/{trial}/seed{seed}", work)["held_out"])
+        found = record.cell(f"{prefix}/{trial}/seed{seed}", work)["held_out"]
+        return -math.inf if found is None else float(found)
 
     first = [tried(trial, 0) for trial in range(n)]
     finalists = sorted(range(n), key=lambda trial: -first[trial])[:FINALISTS]

@@ -38,7 +38,7 @@ def sweep_tables(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """A table for every sweep: held-out accuracy of each setting, a column a data set."""
     datasets = [record["plan"]["dataset"] for record in records]
     lines: list[str] = []
-    for name in records[0]["plan"]["sweeps"]:
+    for name in (name for name in records[0]["plan"]["sweeps"] if name in SWEEPS):
         found = [runs_of(record, name) for record in records]
         rows = [
             [label, *(str(percent([cell["held_out"] for cell in runs[label]])) for runs in found)]
@@ -46,6 +46,8 @@ def sweep_tables(records: Sequence[Mapping[str, Any]]) -> list[str]:
         ]
         header = [SWEEPS[name].title, *(f"{NAMES[dataset]} %" for dataset in datasets)]
         lines += [*markdown(header, rows), ""]
+    if not all(any(key.startswith("searched/") for key in record["cells"]) for record in records):
+        return lines
     searched = [searched_runs(record) for record in records]
     rows = [
         [

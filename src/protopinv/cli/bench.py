@@ -31,7 +31,7 @@ def paper(
     ] = 40,
     device: Device = "auto",
     quick: Quick = False,
-    records: Folder = Path("benchmarks/records"),
+    records: Folder = Path("records"),
     fresh: Fresh = False,
     as_json: AsJson = False,
 ) -> None:
@@ -45,8 +45,6 @@ def paper(
     from protopinv.estimators.checks import resolve_device
 
     chosen = {} if methods == "all" else {"methods": _listed(methods)}
-    if quick:
-        seeds, configurations = 1, 1
     plan = PaperPlan(
         datasets=_listed(datasets),
         seeds=seeds,
@@ -75,7 +73,7 @@ def ablations(
     ] = 15,
     device: Device = "auto",
     quick: Quick = False,
-    records: Folder = Path("benchmarks/records"),
+    records: Folder = Path("records"),
     fresh: Fresh = False,
     as_json: AsJson = False,
 ) -> None:
@@ -85,13 +83,14 @@ def ablations(
     its solves, how its prototypes moved between classes, and its gap to the test set.
     """
     from protopinv.bench.ablations import AblationPlan, measure_ablations
+    from protopinv.bench.paper import require_some
     from protopinv.bench.tables import sweep_tables
+    from protopinv.bench.tasks import DATASETS
     from protopinv.estimators.checks import resolve_device
 
     chosen = {} if sweeps == "all" else {"sweeps": _listed(sweeps)}
-    if quick:
-        seeds, configurations = 1, 1
     place = resolve_device(device).type
+    require_some("datasets", _listed(datasets), DATASETS)
     plans = [
         AblationPlan(
             dataset=dataset, seeds=seeds, configurations=configurations, quick=quick, **chosen

@@ -23,7 +23,7 @@ class Allocation:
     ambiguity: tuple[float, ...]
 
 
-def allocation(
+def measure_allocation(
     first: Float[Tensor, "p k"], last: Float[Tensor, "p k"], confusion: Sequence[Sequence[int]]
 ) -> Allocation:
     """Compare the outputs of a bank before and after training, next to a confusion matrix."""

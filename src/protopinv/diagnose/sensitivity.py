@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from protopinv.bank import Bank
+from protopinv.network import Architecture, designs_of, targets_of
 from protopinv.solve import ridge_solve
 
 
@@ -51,6 +53,21 @@ class Perturbation:
 
     change: float
     bound: float
+
+
+@torch.no_grad()
+def check_lemma(
+    bank: Bank, architecture: Architecture, *, size: float, generator: Generator
+) -> tuple[Perturbation, ...]:
+    """For every layer: move its design and targets by ``size`` times the norm of the design."""
+    exact = bank.to("cpu", torch.float64)
+    systems = zip(
+        designs_of(exact, architecture),
+        targets_of(exact, architecture),
+        exact.ridge.tolist(),
+        strict=True,
+    )
+    return tuple(perturb(A, T, ridge, size * float(A.norm()), generator) for A, T, ridge in systems)
 
 
 @torch.no_grad()

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from protopinv.bank import Bank
 from protopinv.diagnose.conditioning import Diagnosis, diagnose
+from protopinv.errors import ConfigError
 from protopinv.network import Architecture
 from protopinv.train.loop import EpochReport
 
@@ -29,8 +31,16 @@ class Trace:
     every: int = 1
     points: list[TracePoint] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ConfigError(f"every must be 1 or more. Got {self.every}. Raise it.")
+
     def __call__(self, report: EpochReport) -> None:
         """Measure, if this epoch's turn has come; that waits for the device."""
+        if not isinstance(report.state, Bank):
+            raise ConfigError(
+                "A trace watches a bank. This training has none. Use it with ProtoPINVClassifier."
+            )
         if report.epoch % self.every:
             return
         outputs = report.state.outputs.detach().cpu()

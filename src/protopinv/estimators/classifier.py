@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from sklearn.utils.validation import check_is_fitted
+from torch import Generator
 
-from protopinv.diagnose import Diagnosis, diagnose
+from protopinv.diagnose import Diagnosis, Perturbation, check_lemma, diagnose
 from protopinv.estimators.checks import hold_out, memory_named, resolve_device
 from protopinv.estimators.door import ProbabilisticClassifier, with_parameters
 from protopinv.train.bank_step import architecture_of
@@ -161,6 +162,16 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         """Conditioning and sensitivity of every layer's solve."""
         check_is_fitted(self, "bank_")
         return diagnose(self.bank_, architecture_of(self.config()))
+
+    def check_lemma(self, size: float = 1e-4, seed: int = 0) -> tuple[Perturbation, ...]:
+        """How far every layer's weights move when its prototypes do, next to Lemma 1's bound.
+
+        They are moved in a random direction, by ``size`` times the norm of the prototype matrix.
+        """
+        check_is_fitted(self, "bank_")
+        generator = Generator().manual_seed(seed)
+        architecture = architecture_of(self.config())
+        return check_lemma(self.bank_, architecture, size=size, generator=generator)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a file that ``protopinv.load`` reads."""

@@ -1,20 +1,56 @@
 """How unevenly a ridge system treats its directions, as a number that can be trained down."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from protopinv.solve.cholesky import factorise
 
 
-def spread(A: Float[Tensor, "p d"], ridge: Float[Tensor, ""]) -> Float[Tensor, ""]:
-    """log(mean / geometric mean) of the eigenvalues of AA' + ridge I (A'A for p > d).
+def spread(
+    A: Float[Tensor, "p d"], ridge: Float[Tensor, ""], *, form: str = "auto"
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """log(mean / geometric mean) of the eigenvalues of AA' + ridge I (A'A for p > d), and a status.
 
     Zero if and only if all are equal, that is for a condition number of one. Unlike the condition
-    number itself it is smooth and needs no singular values: a trace and a determinant.
+    number itself it is smooth and needs no singular values: a trace and a determinant. The status
+    is the relative error of the inverse that the derivative takes; "svd" finds both from
+    singular values, for systems that have no Cholesky factor in their precision.
     """
-    G = A @ A.T if A.shape[0] <= A.shape[1] else A.T @ A
-    n = len(G)
-    system = G + ridge * torch.eye(n, dtype=G.dtype, device=G.device)
-    factor, info = torch.linalg.cholesky_ex(system)
-    diagonal = system.diagonal()  # the derivative of trace() reads the device from the host
-    value: Tensor = diagonal.mean().log() - 2 * factor.diagonal().log().sum() / n
-    return torch.where(info == 0, value, torch.nan)
+    value, error = _Spread.apply(A, ridge, form)
+    return value, error
+
+
+class _Spread(torch.autograd.Function):
+    """d log det K = tr(K^-1 dK), d log tr K = tr(dK) / tr(K)."""
+
+    @staticmethod
+    def forward(ctx: Any, A: Tensor, ridge: Tensor, form: str) -> tuple[Tensor, Tensor]:
+        ctx.wide = A.shape[0] <= A.shape[1]
+        K = A @ A.T if ctx.wide else A.T @ A
+        K.diagonal().add_(ridge)
+        found = _by_singular_values(A, ridge) if form == "svd" else factorise(K)
+        inverse, log_determinant, error = found
+        ctx.save_for_backward(A, inverse, K.diagonal().sum())
+        ctx.mark_non_differentiable(error)
+        return K.diagonal().mean().log() - log_determinant / len(K), error
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None]:
+        A, inverse, trace = ctx.saved_tensors
+        dK = inverse * (-gradient / len(inverse))
+        dK.diagonal().add_(gradient / trace)
+        dA = 2 * (dK @ A if ctx.wide else A @ dK)
+        return dA, dK.diagonal().sum(), None
+
+
+def _by_singular_values(A: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What ``factorise`` gives, without forming the product that loses half the digits."""
+    U, s, Vh = torch.linalg.svd(A, full_matrices=False)
+    vectors = U if A.shape[0] <= A.shape[1] else Vh.T
+    values = s.square() + ridge
+    return (vectors / values) @ vectors.T, values.log().sum(), torch.zeros_like(ridge)

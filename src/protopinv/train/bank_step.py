@@ -29,13 +29,16 @@ class BankStep(Step):
         self, bank: Bank, config: TrainConfig, *, generator: Generator, chunk: int | None = None
     ) -> None:
         inputs, hidden, outputs = config.lr_ratios
+        self.advice = "Scale the features (scaling='feature'), lower lr, or raise ridge."
         blocks = (
             Block([bank.inputs], config.input_decay, inputs),
             Block(bank.hidden, config.hidden_decay, hidden),
             Block([bank.outputs], config.output_decay, outputs),
             Block([bank.raw_ridge]),
         )
-        super().__init__(bank, blocks, config, generator=generator, chunk=chunk)
+        super().__init__(
+            bank, blocks, config, width=bank.inputs.shape[1], generator=generator, chunk=chunk
+        )
 
     def weights(self, *, training: bool) -> Solution:
         """Solved from the bank, with dropout on its hidden targets while training."""
@@ -43,14 +46,18 @@ class BankStep(Step):
         architecture = architecture_of(self.config)
         return solve_weights(bank, architecture, form=self.form, precision=self.precision)
 
-    def penalty(self) -> Float[Tensor, ""] | None:
-        """condition_penalty times the spread of every layer's system, summed."""
+    def penalty(self) -> tuple[Float[Tensor, ""], Float[Tensor, " layers"]] | None:
+        """condition_penalty times the spread of every layer's system, summed, and their status."""
         strength = self.config.condition_penalty
         if strength == 0:
             return None
         designs = designs_of(self.state, architecture_of(self.config))
-        spreads = [spread(A, ridge) for A, ridge in zip(designs, self.state.ridge, strict=True)]
-        return strength * torch.stack(spreads).sum()
+        found = [
+            spread(A.to(self.precision), ridge.to(self.precision), form=self.form)
+            for A, ridge in zip(designs, self.state.ridge, strict=True)
+        ]
+        values, errors = zip(*found, strict=True)
+        return strength * torch.stack(values).sum(), torch.stack(errors)
 
     def numbers(self) -> Mapping[str, Tensor]:
         """The ridge of every layer."""

@@ -21,40 +21,54 @@ WARM_UP = 3
 class CapturedStep:
     """Takes the same steps as ``step``, from a graph as soon as it has been warmed up.
 
-    Batches other than all rows are copied into buffers that the graph reads. Another batch size,
-    another form of the solve or a restarted optimizer gets a graph of its own. A step that cannot
-    be captured (the SVD reads its status on the host) stays eager.
+    Batches other than all rows are copied into buffers that the graph reads. Another batch size
+    gets a graph of its own; another form of the solve or a restarted optimizer begins anew. A step
+    that cannot be captured (the SVD reads its status on the host) stays eager.
     """
 
     def __init__(self, step: Step, rows: Rows) -> None:
         self._step = step
         self._rows = rows
+        self._side = _Side()
+        self._current = self._solve()
         self._replays: dict[Any, _Replay[Any]] = {}
 
     def __call__(self, batch: Rows, factor: float) -> StepReport:
         """One update at ``factor`` times the peak rate."""
         self._step.optimizer.set_rate(factor)
-        key = ("update", len(batch), self._step.optimizer.restarts, *self._solve())
-        replay = self._replay(key, batch, self._step.update, copy=batch is not self._rows)
-        return replay(batch)
+        copy = batch is not self._rows
+        return self._replay(("update", len(batch)), batch, self._step.update, copy=copy)(batch)
 
     def evaluate(self, rows: Rows) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         """Mean score and mean loss over the rows."""
-        key = ("evaluate", id(rows), *self._solve())
-        return self._replay(key, rows, self._step.evaluate, copy=False)(rows)
+        return self._replay(("evaluate", id(rows)), rows, self._step.evaluate, copy=False)(rows)
 
-    def _solve(self) -> tuple[str, torch.dtype]:
-        return self._step.form, self._step.precision
+    def _solve(self) -> tuple[str, torch.dtype, int]:
+        return self._step.form, self._step.precision, self._step.optimizer.restarts
 
     def _replay(
         self, key: Any, rows: Rows, work: Callable[[Rows], Result], *, copy: bool
     ) -> "_Replay[Result]":
+        if self._current != self._solve():  # the guard has changed something: begin anew
+            self._current = self._solve()
+            self._replays.clear()
         if key not in self._replays:
             possible = self._step.form != "svd"
             generator = self._step.generator
             buffer = Rows(rows.X.clone(), rows.y.clone()) if copy else rows
-            self._replays[key] = _Replay(work, buffer, generator, possible=possible)
+            self._replays[key] = _Replay(work, buffer, generator, self._side, possible=possible)
         return self._replays[key]
+
+
+class _Side:
+    """A stream for what precedes captures, and memory that all graphs of a run share.
+
+    Graphs that share memory may overwrite one another's results, so these are copied at once.
+    """
+
+    def __init__(self) -> None:
+        self.stream = torch.cuda.Stream()
+        self.pool = torch.cuda.graph_pool_handle()
 
 
 class _Replay(Generic[Result]):
@@ -65,12 +79,14 @@ class _Replay(Generic[Result]):
         work: Callable[[Rows], Result],
         buffer: Rows,
         generator: torch.Generator,
+        side: _Side,
         *,
         possible: bool,
     ) -> None:
         self._work = work
         self._buffer = buffer
         self._generator = generator
+        self._side = side
         self._possible = possible
         self._eager_calls = 0
         self._captured: _Captured[Result] | None = None
@@ -92,7 +108,7 @@ class _Replay(Generic[Result]):
 
     def _on_side_stream(self) -> Result:
         """Where torch wants the work that precedes a capture."""
-        stream = torch.cuda.Stream()
+        stream = self._side.stream
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             result = self._work(self._buffer)
@@ -102,7 +118,7 @@ class _Replay(Generic[Result]):
     def _capture(self) -> "_Captured[Result]":
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self._generator)
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=self._side.pool, stream=self._side.stream):
             result = self._work(self._buffer)
         return _Captured(graph, result)
 

@@ -65,7 +65,7 @@ class Guard:
         elif failed_data:
             self._cut_rate(
                 "The loss must stay finite. It was not",
-                "Scale the features (scaling='feature'), lower lr, or raise ridge.",
+                self._step.advice,
             )
 
     def _fall_back(self) -> None:

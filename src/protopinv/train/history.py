@@ -47,7 +47,7 @@ class History:
         """What a user should hear of: an interruption, a lower rate, many steps not taken."""
         found: list[Warning] = []
         if self.ending == "interrupted":
-            kept = "the initial bank" if self.kept_epoch is None else "the best bank so far"
+            kept = "the start" if self.kept_epoch is None else "the best so far"
             text = f"Training was interrupted after {self.n_epochs} epochs; kept {kept}."
             found.append(InterruptedWarning(text))
         many_skipped = self.skipped_steps > min(self.steps - 1, max(3, 0.05 * self.steps))
@@ -56,7 +56,7 @@ class History:
                 GuardWarning(
                     f"{self.skipped_steps} of {self.steps} steps were skipped. "
                     + "; ".join(self.events)
-                    + ". Scale the features, raise ridge, or lower lr."
+                    + ". Scale the features, or lower lr."
                 )
             )
         return found

@@ -17,7 +17,7 @@ from protopinv.train.bank_step import BankStep, architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
 from protopinv.train.loop import Observer, train
-from protopinv.train.prepare import LabelledRows, first_bank, prepare
+from protopinv.train.prepare import LabelledRows, first_bank, noise_generator, prepare
 from protopinv.train.step import SOLVE_TOLERANCE
 
 
@@ -44,7 +44,7 @@ def train_classifier(
     """Train on all rows but ``held_out``, the row numbers to validate on."""
     prepared = prepare(source, config, device, held_out)
     bank = first_bank(prepared.rows, source.n_classes, config, Generator().manual_seed(seed))
-    step = BankStep(bank.leaves(), config, generator=Generator(device).manual_seed(seed))
+    step = BankStep(bank.leaves(), config, generator=noise_generator(seed, device))
     history = train(
         step, prepared.rows, clock=clock, validation=prepared.validation, observer=observer
     )

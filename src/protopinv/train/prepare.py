@@ -103,6 +103,11 @@ def project_rows(
     return Rows(Z, torch.from_numpy(source.labels[chosen]).to(device))
 
 
+def noise_generator(seed: int, device: torch.device) -> Generator:
+    """What is drawn while training, apart from what was drawn for the start with this seed."""
+    return Generator(device).manual_seed(seed + 2**31)
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A fitted feature map, and rows as the network sees them."""

@@ -79,8 +79,10 @@ class Step(ABC):
     """One update of ``state``: a bank, whose weights are solved, or weights themselves.
 
     A subclass says how the state becomes weights. The guard may change ``form`` and ``precision``
-    of a solve on the way.
+    of a solve on the way, and ends its errors with ``advice``. ``width`` counts the features.
     """
+
+    advice = "Scale the features (scaling='feature'), or lower lr."
 
     def __init__(
         self,
@@ -88,11 +90,12 @@ class Step(ABC):
         blocks: Sequence[Block],
         config: TrainConfig,
         *,
+        width: int,
         generator: Generator,
         chunk: int | None = None,
     ) -> None:
         first = blocks[0].tensors[0]
-        widest = max(first.shape[1], *config.widths)
+        widest = max(width, *config.widths)
         self.state = state
         self.config = config
         self.loss = CrossEntropy(config.label_smoothing)
@@ -107,8 +110,8 @@ class Step(ABC):
     def weights(self, *, training: bool) -> Solution:
         """The weights of every layer, differentiable in what is trained."""
 
-    def penalty(self) -> Float[Tensor, ""] | None:
-        """What the objective adds that is not a function of the weights; None for nothing."""
+    def penalty(self) -> tuple[Float[Tensor, ""], Float[Tensor, " layers"]] | None:
+        """What the objective adds that is not a function of the weights, and its status."""
         return None
 
     def numbers(self) -> Mapping[str, Tensor]:
@@ -134,15 +137,18 @@ class Step(ABC):
         )
         loss = loss + self._add_weight_penalty(solution.weights, gradients)
         self.optimizer.clear_gradients()
-        penalty = self.penalty()
-        if penalty is None:
+        added = self.penalty()
+        error = solution.error
+        if added is None:
             torch.autograd.backward(solution.weights, gradients)
         else:
+            penalty, penalty_error = added
             ones = torch.ones_like(penalty)
             torch.autograd.backward([*solution.weights, penalty], [*gradients, ones])
-            loss = loss + penalty.detach()
+            loss = loss + penalty.detach().to(loss)
+            error = torch.cat([error, penalty_error])
         norm = torch.nn.utils.get_total_norm(self.optimizer.gradients())
-        solve_failed = ~(solution.error < SOLVE_TOLERANCE).all()
+        solve_failed = ~(error < SOLVE_TOLERANCE).all()
         data_failed = ~(loss.isfinite() & norm.isfinite()) & ~solve_failed
         skip = solve_failed | data_failed
         self.optimizer.step(skip=skip)
