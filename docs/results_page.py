@@ -20,9 +20,9 @@ Models are trained on 54,000 rows. Every choice is made on 6,000 more, always th
 is scored once for each number.
 
 Hyperparameters won a random search: {budget} configurations for protopinv and for each MLP,
-{closed} for the closed forms, which have two or three knobs; the best three were tried with two more
-seeds. Budgets are equal, foreknowledge is not: the ranges for protopinv had been narrowed in earlier
-trials, those of the MLPs are common practice. scikit-learn's rows are at their defaults.
+{closed} for the closed forms, which have two or three knobs; the best three were tried with two
+more seeds. Budgets are equal, foreknowledge is not: the ranges for protopinv had been narrowed in
+earlier trials, those of the MLPs are common practice. scikit-learn's rows are at their defaults.
 
 *fit* is the median wall-clock time from arrays on the host to a model on the host, projection and
 transfers included. *Trained* numbers are what a method learns, *shipped* ones what a device needs

@@ -146,12 +146,12 @@ def test_inspect_shows_shape_counts_and_configuration(folder: Path) -> None:
 
 
 def test_diagnose_shows_the_conditioning_of_every_layer(folder: Path) -> None:
-    found = answered("diagnose", folder / "model.safetensors")
-    model = load(folder / "model.safetensors")
+    found = answered("diagnose", folder / "m.safetensors")
+    model = load(folder / "m.safetensors")
     conditions = [layer.condition for layer in model.diagnose().layers]
     assert [layer["condition"] for layer in found["layers"]] == pytest.approx(conditions)
     assert all(0 < layer["change"] <= layer["bound"] for layer in found["perturbed"])
-    text = run("diagnose", folder / "model.safetensors").stdout
+    text = run("diagnose", folder / "m.safetensors").stdout
     assert text.count("system condition") == len(conditions)
 
 
