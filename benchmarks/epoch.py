@@ -86,7 +86,7 @@ def our_step(device: torch.device) -> tuple[Rows, Callable[[], float]]:
     """Projected rows, and the step the estimators take over all of them."""
     config = TrainConfig(**SHAPE)
     data = load_data("mnist", split="train")
-    rows = prepare(LabelledRows(data.X[:ROWS], data.y[:ROWS], 10), config, device).rows
+    rows = prepare(LabelledRows(data.X[:ROWS], data.y[:ROWS], 10), config, device, seed=0).rows
     bank = first_bank(rows, 10, config, torch.Generator().manual_seed(0))
     step = BankStep(bank.leaves(), config, generator=torch.Generator(device).manual_seed(0))
     taken = CapturedStep(step, rows) if rows.X.is_cuda else step

@@ -68,7 +68,7 @@ CONFIGS = [
 def digits_step(options: dict[str, object]) -> tuple[BankStep, Rows]:
     config = TrainConfig(scaling="global", **options)
     data, device = load_data("digits", split="train"), torch.device("cuda")
-    rows = prepare(LabelledRows(data.X, data.y, 10), config, device).rows
+    rows = prepare(LabelledRows(data.X, data.y, 10), config, device, seed=0).rows
     bank = first_bank(rows, 10, config, torch.Generator().manual_seed(0))
     generator = torch.Generator(device).manual_seed(0)
     return BankStep(bank.leaves(), config, generator=generator, chunk=500), rows

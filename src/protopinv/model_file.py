@@ -14,7 +14,7 @@ from torch import Tensor
 
 from protopinv.bank import Bank
 from protopinv.errors import ModelFileError
-from protopinv.features import FeatureMap
+from protopinv.features import FeatureMap, Stem
 from protopinv.files import replacing
 from protopinv.network import ACTIVATIONS, Network
 from protopinv.plain import plain
@@ -45,6 +45,12 @@ class SavedModel:
     bank: Bank
     features: FeatureMap
     network: Network
+    stem: Stem | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Features of a row as a user gives it."""
+        return self.network.sizes[0] if self.stem is None else self.stem.n_pixels
 
 
 def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
@@ -61,6 +67,7 @@ def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
         "history": model.history,
     }
     parts = {
+        "stem": {} if model.stem is None else model.stem.tensors(),
         "bank": model.bank.tensors(),
         "features": model.features.tensors(),
         "network": model.network.tensors(),
@@ -97,6 +104,7 @@ def load(path: str | Path) -> SavedModel:
             bank=Bank.from_tensors(_part(tensors, "bank")),
             features=FeatureMap.from_tensors(_part(tensors, "features")),
             network=Network.from_tensors(_part(tensors, "network"), header["activation"]),
+            stem=Stem.from_tensors(stem) if (stem := _part(tensors, "stem")) else None,
         )
         fault = _fault(model)
     except (KeyError, TypeError, IndexError) as error:
@@ -168,8 +176,10 @@ def _fault(model: SavedModel) -> str | None:
         return f"{weights[-1].shape[1]} outputs for {len(model.classes)} classes"
     if len(model.features.mean) != model.network.sizes[0]:
         return "the feature map and the network differ in features"
-    if model.feature_names is not None and len(model.feature_names) != model.network.sizes[0]:
-        return f"{len(model.feature_names)} feature names for {model.network.sizes[0]} features"
+    if model.stem is not None and model.stem.n_outputs != model.network.sizes[0]:
+        return "the stem and the network differ in features"
+    if model.feature_names is not None and len(model.feature_names) != model.n_features:
+        return f"{len(model.feature_names)} feature names for {model.n_features} features"
     if not all(bool(torch.isfinite(tensor).all()) for tensor in (*weights, *bank.trained)):
         return "numbers that are not finite"
     return None

@@ -1,6 +1,6 @@
 """The bank of prototypes: the only numbers that are trained."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -51,6 +51,11 @@ class Bank:
         """The same bank elsewhere, or in another precision."""
         moved = self._map(lambda tensor: tensor.detach().to(device, dtype))
         return replace(moved, learnable_ridge=self.learnable_ridge.to(device))
+
+    def with_trained(self, tensors: Sequence[Tensor]) -> "Bank":
+        """A bank of these tensors, in the order of ``trained``."""
+        inputs, *hidden, outputs, raw_ridge = tensors
+        return Bank(inputs, tuple(hidden), outputs, raw_ridge, self.learnable_ridge)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file."""

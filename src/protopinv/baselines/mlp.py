@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from protopinv.estimators.checks import hold_out, memory_named, require_number, resolve_device
-from protopinv.estimators.door import ProbabilisticClassifier, with_parameters
+from protopinv.estimators.door import ProbabilisticClassifier, with_image_shape, with_parameters
 from protopinv.features import FeatureMap
 from protopinv.network import Network
 from protopinv.solve import Solution
@@ -26,6 +26,11 @@ from protopinv.train.step import Step
 SHARED = (
     "hidden_sizes",
     "activation",
+    "stem",
+    "stem_filters",
+    "stem_patch",
+    "stem_pool",
+    "image_shape",
     "scaling",
     "projection",
     "n_components",
@@ -35,7 +40,9 @@ SHARED = (
     "schedule",
     "warmup_epochs",
     "input_noise",
+    "mixup",
     "label_smoothing",
+    "averaging",
     "validation_fraction",
     "early_stopping",
     "n_iter_no_change",
@@ -68,6 +75,8 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         The labels, sorted.
     network_ : Network
         The plain network on original features, in float64.
+    stem_ : Stem or None
+        The convolutional stem before the network.
     features_ : FeatureMap
         Scaling and projection before the network, already folded into ``network_``.
     history_ : History
@@ -83,6 +92,11 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         hidden_sizes: Sequence[int] | int = TrainConfig.hidden_sizes,
         *,
         activation: str = TrainConfig.activation,
+        stem: str = TrainConfig.stem,
+        stem_filters: Sequence[int] | int = TrainConfig.stem_filters,
+        stem_patch: int = TrainConfig.stem_patch,
+        stem_pool: int = TrainConfig.stem_pool,
+        image_shape: Sequence[int] | None = TrainConfig.image_shape,
         scaling: str = TrainConfig.scaling,
         projection: str = TrainConfig.projection,
         n_components: int | None = TrainConfig.n_components,
@@ -93,7 +107,9 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         schedule: str = TrainConfig.schedule,
         warmup_epochs: int = TrainConfig.warmup_epochs,
         input_noise: float = TrainConfig.input_noise,
+        mixup: float = TrainConfig.mixup,
         label_smoothing: float = TrainConfig.label_smoothing,
+        averaging: float = TrainConfig.averaging,
         validation_fraction: float | str = TrainConfig.validation_fraction,
         early_stopping: bool = TrainConfig.early_stopping,
         n_iter_no_change: int = TrainConfig.n_iter_no_change,
@@ -104,6 +120,11 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
     ) -> None:
         self.hidden_sizes = hidden_sizes
         self.activation = activation
+        self.stem = stem
+        self.stem_filters = stem_filters
+        self.stem_patch = stem_patch
+        self.stem_pool = stem_pool
+        self.image_shape = image_shape
         self.scaling = scaling
         self.projection = projection
         self.n_components = n_components
@@ -114,7 +135,9 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         self.schedule = schedule
         self.warmup_epochs = warmup_epochs
         self.input_noise = input_noise
+        self.mixup = mixup
         self.label_smoothing = label_smoothing
+        self.averaging = averaging
         self.validation_fraction = validation_fraction
         self.early_stopping = early_stopping
         self.n_iter_no_change = n_iter_no_change
@@ -125,14 +148,14 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
 
     def fit(self, X: Any, y: Any, *, observer: Observer | None = None) -> Self:
         """Train on rows ``X`` and labels ``y``; ``observer`` is shown every epoch's report."""
-        config = self.config()
+        config, X = with_image_shape(self.config(), X)
         require_number(self, "weight_decay", Real, lambda v: v >= 0, "a number, 0 or more")
         device = resolve_device(self.device)
         (rows, classes), seed = self._rows(X, y), self._seed()
         shown = progress(config.max_epochs, enabled=bool(self.verbose), also=observer)
         with shown as watched, memory_named():
             held_out = hold_out(rows.labels, config.held_out, seed)
-            prepared = prepare(rows, config, device, held_out)
+            prepared = prepare(rows, config, device, seed=seed, held_out=held_out)
             sizes = (prepared.features.n_components, *config.widths, len(classes))
             weights = first_weights(sizes, prepared.rows.X, Generator().manual_seed(seed))
             step = WeightStep(weights, config, self.weight_decay, noise_generator(seed, device))
@@ -146,6 +169,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         for warning in history.warnings():
             warnings.warn(warning, stacklevel=2)
         self.classes_ = classes
+        self.stem_ = None if prepared.stem is None else prepared.stem.to("cpu")
         self.features_ = prepared.features.to("cpu")
         self.network_ = fold(weights, self.features_, config.activation)
         self.history_ = history
@@ -182,13 +206,20 @@ class WeightStep(Step):
     def __init__(
         self, weights: Weights, config: TrainConfig, decay: float, generator: Generator
     ) -> None:
-        blocks, width = [Block(weights.layers, decay)], len(weights.layers[0]) - 1
-        super().__init__(weights, blocks, config, width=width, generator=generator)
+        blocks, layers = [Block(weights.layers, decay)], weights.layers
+        super().__init__(
+            weights,
+            blocks,
+            config,
+            width=len(layers[0]) - 1,
+            n_classes=layers[-1].shape[1],
+            generator=generator,
+        )
         self._no_error = torch.zeros(len(weights.layers), device=weights.layers[0].device)
 
-    def weights(self, *, training: bool) -> Solution:  # noqa: ARG002
+    def weights(self, *, training: bool) -> Solution:
         """As they are."""
-        return Solution(self.state.layers, self._no_error)
+        return Solution(self.trained if training else self.kept, self._no_error)
 
 
 def fold(weights: Weights, features: FeatureMap, activation: str) -> Network:

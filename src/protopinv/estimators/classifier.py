@@ -11,7 +11,7 @@ from torch import Generator
 
 from protopinv.diagnose import Diagnosis, Perturbation, check_lemma, diagnose
 from protopinv.estimators.checks import hold_out, memory_named, resolve_device
-from protopinv.estimators.door import ProbabilisticClassifier, with_parameters
+from protopinv.estimators.door import ProbabilisticClassifier, with_image_shape, with_parameters
 from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import FIELDS, TrainConfig
 from protopinv.train.loop import Observer
@@ -44,6 +44,8 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         The plain network on original features, in float64.
     bank_ : Bank
         The trained prototypes.
+    stem_ : Stem or None
+        The convolutional stem before the network.
     features_ : FeatureMap
         Scaling and projection before the network, already folded into ``network_``.
     history_ : History
@@ -66,6 +68,11 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         input_init: str = TrainConfig.input_init,
         output_init: str = TrainConfig.output_init,
         hidden_scale: float = TrainConfig.hidden_scale,
+        stem: str = TrainConfig.stem,
+        stem_filters: Sequence[int] | int = TrainConfig.stem_filters,
+        stem_patch: int = TrainConfig.stem_patch,
+        stem_pool: int = TrainConfig.stem_pool,
+        image_shape: Sequence[int] | None = TrainConfig.image_shape,
         scaling: str = TrainConfig.scaling,
         projection: str = TrainConfig.projection,
         n_components: int | None = TrainConfig.n_components,
@@ -80,7 +87,9 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         output_decay: float = TrainConfig.output_decay,
         hidden_dropout: float = TrainConfig.hidden_dropout,
         input_noise: float = TrainConfig.input_noise,
+        mixup: float = TrainConfig.mixup,
         label_smoothing: float = TrainConfig.label_smoothing,
+        averaging: float = TrainConfig.averaging,
         normalize_inputs: bool = TrainConfig.normalize_inputs,
         validation_fraction: float | str = TrainConfig.validation_fraction,
         early_stopping: bool = TrainConfig.early_stopping,
@@ -102,6 +111,11 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         self.input_init = input_init
         self.output_init = output_init
         self.hidden_scale = hidden_scale
+        self.stem = stem
+        self.stem_filters = stem_filters
+        self.stem_patch = stem_patch
+        self.stem_pool = stem_pool
+        self.image_shape = image_shape
         self.scaling = scaling
         self.projection = projection
         self.n_components = n_components
@@ -116,7 +130,9 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         self.output_decay = output_decay
         self.hidden_dropout = hidden_dropout
         self.input_noise = input_noise
+        self.mixup = mixup
         self.label_smoothing = label_smoothing
+        self.averaging = averaging
         self.normalize_inputs = normalize_inputs
         self.validation_fraction = validation_fraction
         self.early_stopping = early_stopping
@@ -129,7 +145,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
 
     def fit(self, X: Any, y: Any, *, observer: Observer | None = None) -> Self:
         """Train on rows ``X`` and labels ``y``; ``observer`` is shown every epoch's report."""
-        config = self.config()
+        config, X = with_image_shape(self.config(), X)
         device = resolve_device(self.device)
         (rows, classes), seed = self._rows(X, y), self._seed()
         shown = progress(config.max_epochs, enabled=bool(self.verbose), also=observer)
@@ -147,6 +163,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
             warnings.warn(warning, stacklevel=2)
         self.classes_ = classes
         self.bank_ = model.bank
+        self.stem_ = model.stem
         self.features_ = model.features
         self.network_ = model.network
         self.history_ = model.history

@@ -1,7 +1,8 @@
 """What every classifier here shares: how it takes rows and labels, and how it predicts."""
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import numpy as np
@@ -12,11 +13,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from protopinv.errors import DataError
+from protopinv.errors import ConfigError, DataError
 from protopinv.estimators.checks import plain_labels, resolve_device, torch_ready
+from protopinv.features import Stem, map_side
 from protopinv.network import Network
 from protopinv.train.config import FIELDS, TrainConfig
-from protopinv.train.prepare import PIECE_NUMBERS, LabelledRows
+from protopinv.train.prepare import LabelledRows, piece_rows, seen_by_network
 
 Estimator = TypeVar("Estimator", bound=type)
 
@@ -55,11 +57,12 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
     random_state: Any
     classes_: NDArray[Any]
     network_: Network
+    stem_: Stem | None = None
 
     @property
     def n_shipped_(self) -> int:
         """Numbers that must be stored to predict."""
-        return self.network_.n_shipped
+        return self.network_.n_shipped + (0 if self.stem_ is None else self.stem_.n_numbers)
 
     def _rows(self, X: Any, y: Any) -> tuple[LabelledRows, NDArray[Any]]:
         """Checked rows with labels 0, 1, ..., and the classes these stand for."""
@@ -91,15 +94,60 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
     def _outputs(self, X: Any) -> torch.Tensor:
         """Raw outputs in float64, on the host, a bounded piece of rows at a time."""
         check_is_fitted(self, "network_")
+        X = X if self.stem_ is None else flat_images(X)
         X = validate_data(self, X, reset=False, dtype="numeric")
         device = resolve_device(self.device)
         network = self.network_.to(device)
-        size = max(1, PIECE_NUMBERS // max(network.sizes))
+        stem = None if self.stem_ is None else self.stem_.to(device)
+        size = piece_rows(max(network.sizes), stem, device)
         pieces = [
-            network(torch.from_numpy(np.array(X[start : start + size], np.float64)).to(device))
+            network(seen_by_network(_copied(X[start : start + size]).to(device), stem))
             for start in range(0, len(X), size)
         ]
         return torch.cat(pieces).cpu()
+
+
+def _copied(X: NDArray[Any]) -> torch.Tensor:
+    """A piece of rows that torch may hold: its own memory, a type it knows."""
+    return torch.from_numpy(np.array(torch_ready(X)))
+
+
+def flat_images(X: Any) -> Any:
+    """Images of three or four dimensions as rows; anything else as it came."""
+    return X.reshape(len(X), -1) if getattr(X, "ndim", 2) in (3, 4) else X
+
+
+def with_image_shape(config: TrainConfig, X: Any) -> tuple[TrainConfig, Any]:
+    """For a stem: the shape of the images, given or taken from X, and X as flat rows."""
+    if config.stem == "none":
+        return config, X
+    shape = config.image_shape
+    if getattr(X, "ndim", 2) in (3, 4):
+        shape = tuple(X.shape[1:])
+    if shape is None:
+        raise ConfigError(
+            "A stem needs the shape of its images. X has flat rows and image_shape is None. Give "
+            "X as (n, height, width) or (n, height, width, channels), or set image_shape=(28, 28)."
+        )
+    config, X = replace(config, image_shape=shape), flat_images(X)
+    _check_images(config, X)
+    return config, X
+
+
+def _check_images(config: TrainConfig, X: Any) -> None:
+    height, width, *_ = shape = tuple(config.image_shape or ())
+    if np.ndim(X) == 2 and np.shape(X)[1] != math.prod(shape):
+        raise DataError(
+            f"Rows must be images of the shape given. image_shape={shape} has {math.prod(shape)} "
+            f"numbers, X has rows of {np.shape(X)[1]}. Correct image_shape."
+        )
+    left = map_side(min(height, width), config.stem_patch, len(config.filters))
+    if left < config.stem_pool:
+        raise ConfigError(
+            f"The maps of a stem must have at least stem_pool pixels on a side. Images of {height} "
+            f"x {width} leave {max(left, 0)} for stem_pool={config.stem_pool}. Lower stem_patch or "
+            "stem_pool, or use fewer stages."
+        )
 
 
 class ProbabilisticClassifier(NetworkClassifier):

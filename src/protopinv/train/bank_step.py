@@ -37,12 +37,21 @@ class BankStep(Step):
             Block([bank.raw_ridge]),
         )
         super().__init__(
-            bank, blocks, config, width=bank.inputs.shape[1], generator=generator, chunk=chunk
+            bank,
+            blocks,
+            config,
+            width=bank.inputs.shape[1],
+            n_classes=bank.outputs.shape[1],
+            generator=generator,
+            chunk=chunk,
         )
 
     def weights(self, *, training: bool) -> Solution:
         """Solved from the bank, with dropout on its hidden targets while training."""
-        bank = self._dropped_out() if training and self.config.hidden_dropout > 0 else self.state
+        if training:
+            bank = self._dropped_out() if self.config.hidden_dropout > 0 else self.state
+        else:
+            bank = self.state.with_trained(self.kept)
         architecture = architecture_of(self.config)
         return solve_weights(bank, architecture, form=self.form, precision=self.precision)
 

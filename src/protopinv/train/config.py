@@ -14,6 +14,7 @@ from protopinv.errors import ConfigError
 Activation = Literal["relu", "silu", "gelu", "tanh", "sigmoid"]
 InputInit = Literal["stratified", "normal"]
 OutputInit = Literal["balanced", "normal"]
+StemKind = Literal["none", "pca", "kmeans", "random"]
 Scaling = Literal["none", "global", "feature"]
 Projection = Literal["none", "pca", "pls"]
 Schedule = Literal["cosine", "constant"]
@@ -44,6 +45,13 @@ class TrainConfig:
     input_init: InputInit = _option("stratified", "Prototype inputs start as rows or as noise.")
     output_init: OutputInit = _option("balanced", "Prototype outputs start one-hot or as noise.")
     hidden_scale: float = _option(1.0, "Standard deviation of the initial hidden targets.")
+    stem: StemKind = _option("none", "Filters of a convolutional stem, for images.")
+    stem_filters: Sequence[int] | int = _option(32, "Filters of the stem: one number a stage.")
+    stem_patch: int = _option(6, "Pixels on a side that a filter of the first stage sees.")
+    stem_pool: int = _option(4, "Fields on a side over which the stem averages its maps.")
+    image_shape: Sequence[int] | None = _option(
+        None, "Height, width and channels of an image, for a stem on flat rows."
+    )
     scaling: Scaling = _option("feature", "One factor for all features, one each, or none.")
     projection: Projection = _option("pca", "Projection before the network.")
     n_components: int | None = _option(400, "Projected features at most; None keeps all.")
@@ -58,7 +66,9 @@ class TrainConfig:
     output_decay: float = _option(0.0, "Decoupled weight decay of the prototype outputs.")
     hidden_dropout: float = _option(0.0, "Dropout on the hidden targets of the bank.")
     input_noise: float = _option(0.0, "Gaussian noise on projected rows while training.")
+    mixup: float = _option(0.0, "Largest share of another row mixed into a row while training.")
     label_smoothing: float = _option(0.0, "Share of the target spread over all classes.")
+    averaging: float = _option(0.0, "Decay of the average over steps that is kept; 0: none.")
     normalize_inputs: bool = _option(False, "Scale every prototype input to unit mean square.")
     validation_fraction: float | Literal["auto"] = _option(
         "auto", "Rows held out; auto: 0.1 with early stopping, else none."
@@ -73,7 +83,7 @@ class TrainConfig:
             object.__setattr__(self, name, _plain(getattr(self, name)))
         for name in _CHOICES:
             self._check_choice(name)
-        for name in ("n_prototypes", "max_epochs", "n_iter_no_change"):
+        for name in ("n_prototypes", "max_epochs", "n_iter_no_change", "stem_patch", "stem_pool"):
             self._check_number(name, Integral, lambda v: v >= 1, "a whole number, 1 or more")
         for name in ("batch_size", "n_components"):
             if getattr(self, name) is not None:
@@ -94,12 +104,18 @@ class TrainConfig:
             "input_noise",
         ):
             self._check_number(name, Real, lambda v: v >= 0, "a number, 0 or more")
-        for name in ("hidden_dropout", "label_smoothing"):
+        for name in ("hidden_dropout", "label_smoothing", "mixup", "averaging"):
             self._check_number(name, Real, lambda v: 0 <= v < 1, "a number from 0 to below 1")
         for name in ("early_stopping", "normalize_inputs"):
             self._check(name, lambda v: isinstance(v, bool), "True or False")
         self._check_layers()
+        self._check_images()
         self._check_validation()
+
+    @property
+    def filters(self) -> tuple[int, ...]:
+        """``stem_filters`` as a tuple, one number a stage."""
+        return tuple(int(number) for number in _listed(self.stem_filters))
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -145,6 +161,17 @@ class TrainConfig:
         )
         self._check("lr_ratios", ratios, "three numbers, 0 or more: inputs, hidden, outputs")
 
+    def _check_images(self) -> None:
+        def positive(v: Any) -> bool:
+            return len(_listed(v)) >= 1 and all(_is(Integral, n) and n >= 1 for n in _listed(v))
+
+        self._check("stem_filters", positive, "one or more positive whole numbers, one a stage")
+        self._check(
+            "image_shape",
+            lambda v: v is None or (len(_listed(v)) in (2, 3) and positive(v)),
+            "height and width, or height, width and channels, or None",
+        )
+
     def _check_validation(self) -> None:
         def fraction(v: Any) -> bool:
             return (isinstance(v, str) and v == "auto") or (_is(Real, v) and 0 <= v < 1)
@@ -182,6 +209,7 @@ _CHOICES = {
     "activation": Activation,
     "input_init": InputInit,
     "output_init": OutputInit,
+    "stem": StemKind,
     "scaling": Scaling,
     "projection": Projection,
     "schedule": Schedule,

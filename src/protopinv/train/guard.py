@@ -81,6 +81,7 @@ class Guard:
         self.rate_cuts += 1
         peak = self._step.optimizer.peak * RATE_CUT
         put_back(self._step.trained, self._best.tensors)
+        put_back(self._step.kept, self._best.tensors)
         self._step.optimizer.restart(peak)
         self.events.append(
             f"step {self.steps}: step failed, back to the best bank with lr {peak:.3g}"

@@ -62,8 +62,7 @@ def train(
         ending = "interrupted"
     run.guard.count()
     keep_best = config.early_stopping or ending == "interrupted"
-    if keep_best:
-        put_back(step.trained, run.best.tensors)
+    put_back(step.trained, run.best.tensors if keep_best else step.kept)
     return run.history(ending, keep_best=keep_best, seconds=clock() - started)
 
 
@@ -85,7 +84,7 @@ class _Run:
         The loss of a full-batch epoch is that of the state before the update, so without
         validation it is the state at the start of the epoch that is judged.
         """
-        at_start = copied(self.step.trained) if self.validation is None else ()
+        at_start = copied(self.step.kept) if self.validation is None else ()
         loss, rate = self._pass_over_rows(epoch)
         numbers = {
             "loss": loss,
@@ -99,7 +98,7 @@ class _Run:
         score, validation_loss = self.taken.evaluate(self.validation)
         numbers |= {"validation_score": score, "validation_loss": validation_loss}
         self.recorder.add(numbers)
-        self.best.offer(self.step.trained, score, validation_loss, epoch)
+        self.best.offer(self.step.kept, score, validation_loss, epoch)
         return EpochReport(epoch, loss, score, self.step.state)
 
     def stalled(self, epoch: int) -> bool:

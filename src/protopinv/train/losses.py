@@ -13,8 +13,10 @@ class CrossEntropy:
 
     label_smoothing: float = 0.0
 
-    def total(self, outputs: Float[Tensor, "n k"], targets: Int[Tensor, " n"]) -> Float[Tensor, ""]:
-        """The loss summed over rows."""
+    def total(
+        self, outputs: Float[Tensor, "n k"], targets: Int[Tensor, " n"] | Float[Tensor, "n k"]
+    ) -> Float[Tensor, ""]:
+        """The loss summed over rows; targets are labels, or shares of classes."""
         return cross_entropy(
             outputs, targets, reduction="sum", label_smoothing=self.label_smoothing
         )

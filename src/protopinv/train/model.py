@@ -11,7 +11,7 @@ from torch import Generator
 
 from protopinv.bank import Bank
 from protopinv.errors import TrainingError
-from protopinv.features import FeatureMap
+from protopinv.features import FeatureMap, Stem
 from protopinv.network import Network, solve_weights
 from protopinv.train.bank_step import BankStep, architecture_of
 from protopinv.train.config import TrainConfig
@@ -23,9 +23,13 @@ from protopinv.train.step import SOLVE_TOLERANCE
 
 @dataclass(frozen=True)
 class Model:
-    """A trained bank, the map before it, and the plain network both fold into."""
+    """A trained bank, the map before it, and the plain network both fold into.
+
+    A stem stands before the network and does not fold.
+    """
 
     bank: Bank
+    stem: Stem | None
     features: FeatureMap
     network: Network
     history: History
@@ -42,14 +46,15 @@ def train_classifier(
     observer: Observer | None = None,
 ) -> Model:
     """Train on all rows but ``held_out``, the row numbers to validate on."""
-    prepared = prepare(source, config, device, held_out)
+    prepared = prepare(source, config, device, seed=seed, held_out=held_out)
     bank = first_bank(prepared.rows, source.n_classes, config, Generator().manual_seed(seed))
     step = BankStep(bank.leaves(), config, generator=noise_generator(seed, device))
     history = train(
         step, prepared.rows, clock=clock, validation=prepared.validation, observer=observer
     )
     bank, features = step.state.to("cpu"), prepared.features.to("cpu")
-    return Model(bank, features, fold(bank, features, config), history)
+    stem = None if prepared.stem is None else prepared.stem.to("cpu")
+    return Model(bank, stem, features, fold(bank, features, config), history)
 
 
 def fold(bank: Bank, features: FeatureMap, config: TrainConfig) -> Network:

@@ -1,11 +1,12 @@
 """From rows of any number type to what the loop takes: a feature map, projected rows, a bank."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 from torch.nn.functional import one_hot
@@ -22,7 +23,9 @@ from protopinv.bank import (
 from protopinv.errors import DataError
 from protopinv.features import (
     FeatureMap,
+    Stem,
     fit_feature_map,
+    fit_stem,
     fit_wide_feature_map,
     measure_moments,
 )
@@ -31,6 +34,10 @@ from protopinv.train.rows import Rows
 
 # Rows are converted to float64 a piece at a time, about this many numbers.
 PIECE_NUMBERS = 2**20
+# The same for the maps of a stem, and how many rows its filters are made from.
+STEM_NUMBERS = 2**23
+GPU_STEM_NUMBERS = 2**28
+STEM_ROWS = 5_000
 
 
 @dataclass(frozen=True)
@@ -40,15 +47,34 @@ class LabelledRows:
     X: NDArray[Any]
     labels: NDArray[np.integer[Any]]
     n_classes: int
+    stem: Stem | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Features a row has, behind the stem if there is one."""
+        return self.X.shape[1] if self.stem is None else self.stem.n_outputs
 
     def pieces(
         self, chosen: NDArray[np.integer[Any]], device: torch.device, width: int
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """(rows in float64, labels) of the chosen row numbers; ``width`` numbers a row are used."""
-        n_pieces = max(1, -(-len(chosen) * width // PIECE_NUMBERS))
-        for numbers in np.array_split(chosen, n_pieces):
-            rows, labels = self.X[numbers], self.labels[numbers]
-            yield torch.from_numpy(rows).to(device).double(), torch.from_numpy(labels).to(device)
+        size = piece_rows(width, self.stem, device)
+        for numbers in np.array_split(chosen, max(1, -(-len(chosen) // size))):
+            rows, labels = torch.from_numpy(self.X[numbers]), torch.from_numpy(self.labels[numbers])
+            yield seen_by_network(rows.to(device), self.stem), labels.to(device)
+
+
+def piece_rows(width: int, stem: Stem | None, device: torch.device | str) -> int:
+    """Rows to take at a time; the maps of a stem get more room, or convolutions would crawl."""
+    if stem is None:
+        return max(1, PIECE_NUMBERS // width)
+    room = STEM_NUMBERS if torch.device(device).type == "cpu" else GPU_STEM_NUMBERS
+    return max(1, room // max(stem.widest, width))
+
+
+def seen_by_network(X: Tensor, stem: Stem | None) -> Float[Tensor, "n d"]:
+    """Rows in float64, behind the stem if there is one; a stem works in float32."""
+    return X.double() if stem is None else stem(X.float()).double()
 
 
 def features_of(
@@ -58,7 +84,7 @@ def features_of(
     device: torch.device,
 ) -> FeatureMap:
     """The map that the configuration asks for, fitted on the chosen rows."""
-    n, d, k = len(chosen), source.X.shape[1], source.n_classes
+    n, d, k = len(chosen), source.n_features, source.n_classes
     rows = (
         (X, one_hot(y, k).double() if config.projection == "pls" else X[:, :0])
         for X, y in source.pieces(chosen, device, width=d + k)
@@ -97,7 +123,7 @@ def project_rows(
     dtype = getattr(torch, config.dtype)
     Z = torch.empty(len(chosen), features.n_components, dtype=dtype, device=device)
     done = 0
-    for X, _ in source.pieces(chosen, device, width=source.X.shape[1]):
+    for X, _ in source.pieces(chosen, device, width=source.n_features):
         Z[done : done + len(X)] = features.project(X)
         done += len(X)
     return Rows(Z, torch.from_numpy(source.labels[chosen]).to(device))
@@ -110,8 +136,9 @@ def noise_generator(seed: int, device: torch.device) -> Generator:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A fitted feature map, and rows as the network sees them."""
+    """A fitted feature map, behind a stem or not, and rows as the network sees them."""
 
+    stem: Stem | None
     features: FeatureMap
     rows: Rows
     validation: Rows | None
@@ -121,16 +148,45 @@ def prepare(
     source: LabelledRows,
     config: TrainConfig,
     device: torch.device,
+    *,
+    seed: int,
     held_out: NDArray[np.integer[Any]] | None = None,
 ) -> Prepared:
-    """Fit the map on all rows but ``held_out``, and project both."""
+    """Fit stem and map on all rows but ``held_out``, and project both."""
     everything = np.arange(len(source.X))
     kept = everything if held_out is None else np.setdiff1d(everything, held_out)
+    stem = None if config.stem == "none" else stem_of(source, kept, config, device, seed)
+    source = replace(source, stem=stem)
     features = features_of(source, kept, config, device)
     rows = project_rows(source, kept, features, config, device)
     if held_out is None:
-        return Prepared(features, rows, None)
-    return Prepared(features, rows, project_rows(source, held_out, features, config, device))
+        return Prepared(stem, features, rows, None)
+    validation = project_rows(source, held_out, features, config, device)
+    return Prepared(stem, features, rows, validation)
+
+
+def stem_of(
+    source: LabelledRows,
+    chosen: NDArray[np.integer[Any]],
+    config: TrainConfig,
+    device: torch.device,
+    seed: int,
+) -> Stem:
+    """The stem that the configuration asks for, from some of the chosen rows."""
+    generator = Generator().manual_seed(seed)
+    order = torch.randperm(len(chosen), generator=generator)[:STEM_ROWS]
+    X = torch.from_numpy(source.X[chosen[order.numpy()]]).to(device).float()
+    height, width, *channels = config.image_shape or ()
+    shape = (height, width, channels[0] if channels else 1)
+    return fit_stem(
+        X,
+        shape,
+        kind=config.stem,
+        n_filters=config.filters,
+        patch=config.stem_patch,
+        pool=config.stem_pool,
+        generator=generator,
+    )
 
 
 def first_bank(rows: Rows, n_classes: int, config: TrainConfig, generator: Generator) -> Bank:

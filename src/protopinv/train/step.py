@@ -1,7 +1,7 @@
 """One optimisation step: weights, data pass, backward through the weights, update."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,12 @@ from torch import Generator, Tensor
 
 from protopinv.network import propagate
 from protopinv.solve import Solution
+from protopinv.train.augment import Augment
 from protopinv.train.config import TrainConfig
 from protopinv.train.losses import CrossEntropy
 from protopinv.train.optimizer import Block, Optimizer
 from protopinv.train.rows import Rows, chunk_rows
+from protopinv.train.stopping import Average
 
 # Steps whose weights may be further off than this are not taken. A heuristic: over many shapes and
 # conditions the Cholesky estimate was 30 to 150 times the true error, so this keeps it below 1 %.
@@ -40,18 +42,14 @@ def data_pass(
     loss: CrossEntropy,
     *,
     chunk: int,
-    noise: float = 0.0,
-    generator: Generator | None = None,
+    augment: Callable[[Rows], Rows] | None = None,
 ) -> tuple[Float[Tensor, ""], list[Tensor]]:
     """Mean loss over the rows and its exact gradient in every W, summed over chunks of rows."""
     leaves = [W.detach().requires_grad_() for W in weights]
     total = torch.zeros((), dtype=leaves[0].dtype, device=leaves[0].device)
     for part in rows.chunks(chunk):
-        X = part.X
-        if noise > 0:
-            draw = torch.randn(X.shape, generator=generator, dtype=X.dtype, device=X.device)
-            X = draw.mul_(noise).add_(X)
-        part_loss = loss.total(propagate(X, leaves, activation), part.y) / len(rows)
+        seen = part if augment is None else augment(part)
+        part_loss = loss.total(propagate(seen.X, leaves, activation), seen.y) / len(rows)
         part_loss.backward()
         total += part_loss.detach()
     return total, [leaf.grad for leaf in leaves if leaf.grad is not None]
@@ -91,6 +89,7 @@ class Step(ABC):
         config: TrainConfig,
         *,
         width: int,
+        n_classes: int,
         generator: Generator,
         chunk: int | None = None,
     ) -> None:
@@ -101,10 +100,17 @@ class Step(ABC):
         self.loss = CrossEntropy(config.label_smoothing)
         self.chunk = chunk or chunk_rows(widest, first.dtype, first.device)
         self.generator = generator
+        self.augment = Augment(config, n_classes, generator)
         self.optimizer = Optimizer(blocks, config.lr)
         self.trained = tuple(tensor for block in blocks for tensor in block.tensors)
         self.form: str = config.solver
         self.precision = first.dtype
+        self.average = Average(self.trained, config.averaging) if config.averaging else None
+
+    @property
+    def kept(self) -> tuple[Tensor, ...]:
+        """What training is for: the tensors as they are, or their average over steps."""
+        return self.trained if self.average is None else self.average.tensors
 
     @abstractmethod
     def weights(self, *, training: bool) -> Solution:
@@ -132,8 +138,7 @@ class Step(ABC):
             self.config.activation,
             self.loss,
             chunk=self.chunk,
-            noise=self.config.input_noise,
-            generator=self.generator,
+            augment=self.augment,
         )
         loss = loss + self._add_weight_penalty(solution.weights, gradients)
         self.optimizer.clear_gradients()
@@ -152,6 +157,8 @@ class Step(ABC):
         data_failed = ~(loss.isfinite() & norm.isfinite()) & ~solve_failed
         skip = solve_failed | data_failed
         self.optimizer.step(skip=skip)
+        if self.average is not None:
+            self.average.update(self.trained)
         return StepReport(torch.where(skip, torch.nan, loss), solve_failed, data_failed)
 
     @torch.no_grad()

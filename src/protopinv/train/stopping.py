@@ -1,4 +1,4 @@
-"""The best state so far, kept on the device."""
+"""The best state so far, and an average of states, kept on the device."""
 
 from collections.abc import Sequence
 
@@ -48,6 +48,23 @@ class Best:
         """When the best was found, counted from zero; None before any. Reads the device."""
         epoch = int(self._kept[3])
         return epoch if epoch >= 0 else None
+
+
+class Average:
+    """An exponential average of tensors over steps, quicker at first so as to forget the start."""
+
+    def __init__(self, tensors: Sequence[Tensor], decay: float) -> None:
+        self.tensors = copied(tensors)
+        self._decay = decay
+        self._steps = tensors[0].new_zeros(())
+
+    @torch.no_grad()
+    def update(self, tensors: Sequence[Tensor]) -> None:
+        """average += (1 - decay) (tensors - average), with decay at most (1 + n) / (10 + n)."""
+        self._steps += 1
+        rate = 1 - ((1 + self._steps) / (10 + self._steps)).clamp_max(self._decay)
+        for average, tensor in zip(self.tensors, tensors, strict=True):
+            average.lerp_(tensor, rate)
 
 
 def copied(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:

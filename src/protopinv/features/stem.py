@@ -1,0 +1,210 @@
+"""A convolutional stem without gradients: fixed filters, two-sided rectification, pooling."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+from torch.nn import functional
+
+Images = Float[Tensor, "n c h w"]
+
+# Patches that the filters are made from, and added to their mean variance before whitening.
+PATCHES = 40_000
+WHITENING_FLOOR = 0.05
+# Added to the variance of a patch before its contrast is normalised, in units of the mean variance.
+CONTRAST_FLOOR = 0.1
+KMEANS_ROUNDS = 10
+LATER_PATCH = 3
+
+
+@dataclass(frozen=True)
+class Stage:
+    """r = filters * x + bias, divided by the contrast of the patch; out come relu(r), relu(-r)."""
+
+    filters: Float[Tensor, "m c k k"]
+    bias: Float[Tensor, " m"]
+    floor: Float[Tensor, ""]
+
+    def __call__(self, X: Images) -> Float[Tensor, "n maps rows columns"]:
+        """Twice as many maps as filters, without padding."""
+        responses = functional.conv2d(X, self.filters, self.bias)
+        responses = responses * self._contrast(X)
+        return torch.cat([responses.relu(), (-responses).relu()], dim=1)
+
+    def _contrast(self, X: Images) -> Float[Tensor, "n 1 rows columns"]:
+        """1 / sqrt(variance of the patch + floor)."""
+        size = self.filters.shape[-1]
+        means = [functional.avg_pool2d(Z.mean(1, keepdim=True), size, 1) for Z in (X, X.square())]
+        variance = (means[1] - means[0].square()).clamp_min(0)
+        return (variance + self.floor).rsqrt()
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Stage":
+        """The same stage elsewhere."""
+        return Stage(*(t.to(device, dtype) for t in (self.filters, self.bias, self.floor)))
+
+
+@dataclass(frozen=True)
+class Stem:
+    """Rows of pixels, row by row and channels last, to the pooled maps of the last stage.
+
+    Between stages maps are averaged over 2 x 2 pixels; at the end over a grid of ``pool`` x
+    ``pool`` fields.
+    """
+
+    image_shape: tuple[int, int, int]
+    stages: tuple[Stage, ...]
+    pool: int
+
+    @property
+    def n_outputs(self) -> int:
+        """Features that come out."""
+        return 2 * len(self.stages[-1].bias) * self.pool**2
+
+    @property
+    def n_pixels(self) -> int:
+        """Numbers of an image."""
+        return math.prod(self.image_shape)
+
+    @property
+    def widest(self) -> int:
+        """Numbers an image has at its largest, in the maps of the first stage."""
+        filters = self.stages[0].filters
+        size = filters.shape[-1] - 1
+        height, width, _ = self.image_shape
+        return max(self.n_pixels, 2 * len(filters) * (height - size) * (width - size))
+
+    @property
+    def n_numbers(self) -> int:
+        """Numbers that must be stored."""
+        return sum(stage.filters.numel() + stage.bias.numel() + 1 for stage in self.stages)
+
+    def __call__(self, X: Float[Tensor, "n d"]) -> Float[Tensor, "n f"]:
+        """One row of features for each row of pixels."""
+        Z = self.images(X)
+        for index, stage in enumerate(self.stages):
+            Z = stage(Z if index == 0 else functional.avg_pool2d(Z, 2))
+        return functional.adaptive_avg_pool2d(Z, self.pool).flatten(1)
+
+    def images(self, X: Float[Tensor, "n d"]) -> Images:
+        """Rows as images, channels first."""
+        return X.view(len(X), *self.image_shape).permute(0, 3, 1, 2)
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Stem":
+        """The same stem elsewhere."""
+        stages = tuple(stage.to(device, dtype) for stage in self.stages)
+        return Stem(self.image_shape, stages, self.pool)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor under a name, for a file."""
+        named = {
+            f"{index}.{name}": getattr(stage, name)
+            for index, stage in enumerate(self.stages)
+            for name in ("filters", "bias", "floor")
+        }
+        return {
+            **named,
+            "image_shape": torch.tensor(self.image_shape),
+            "pool": torch.tensor(self.pool),
+        }
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Stem":
+        """The stem that ``tensors`` came from."""
+        n_stages = (len(tensors) - 2) // 3
+        stages = tuple(
+            Stage(*(tensors[f"{index}.{name}"] for name in ("filters", "bias", "floor")))
+            for index in range(n_stages)
+        )
+        height, width, channels = tensors["image_shape"].tolist()
+        return cls((height, width, channels), stages, int(tensors["pool"]))
+
+
+def fit_stem(
+    X: Float[Tensor, "n d"],
+    image_shape: tuple[int, int, int],
+    *,
+    kind: str,
+    n_filters: tuple[int, ...],
+    patch: int,
+    pool: int,
+    generator: Generator,
+) -> Stem:
+    """Filters from patches of these images, stage after stage."""
+    stem = Stem(image_shape, (), pool)
+    Z = stem.images(X)
+    stages: list[Stage] = []
+    for index, wanted in enumerate(n_filters):
+        if index > 0:
+            Z = functional.avg_pool2d(stages[-1](Z), 2)
+        stages.append(fit_stage(Z, kind, wanted, patch_side(patch, index), generator))
+    return Stem(image_shape, tuple(stages), pool)
+
+
+def patch_side(patch: int, stage: int) -> int:
+    """Later stages see maps of half the size, and smaller patches of them."""
+    return patch if stage == 0 else min(patch, LATER_PATCH)
+
+
+def map_side(side: int, patch: int, n_stages: int) -> int:
+    """Pixels on a side of the last stage's maps; zero or less where the images are too small."""
+    for stage in range(n_stages):
+        side = (side if stage == 0 else side // 2) - patch_side(patch, stage) + 1
+    return side
+
+
+def fit_stage(Z: Images, kind: str, n_filters: int, size: int, generator: Generator) -> Stage:
+    """Whitened filters, the whitening folded in."""
+    P = sample_patches(Z, size, generator)
+    variance = P.var(dim=1, unbiased=False)
+    floor = CONTRAST_FLOOR * variance.mean()
+    P = P * (variance + floor).rsqrt()[:, None]
+    mean = P.mean(0)
+    values, vectors = torch.linalg.eigh((P - mean).T @ (P - mean) / len(P))
+    whiten = vectors * (values.clamp_min(0) + WHITENING_FLOOR * values.mean()).rsqrt()
+    white = (P - mean) @ whiten
+    if kind == "pca":
+        filters = torch.eye(len(values), dtype=P.dtype, device=P.device).flip(0)[:n_filters]
+    else:
+        filters = unit(white[:n_filters])
+        if kind == "kmeans":
+            filters = spherical_kmeans(unit(white), filters)
+    folded = filters @ whiten.T
+    # The mean of normalised patches is no constant of the image; its part is small and left out.
+    shape = (len(folded), Z.shape[1], size, size)
+    return Stage(folded.view(shape).contiguous(), torch.zeros_like(folded[:, 0]), floor)
+
+
+def sample_patches(Z: Images, size: int, generator: Generator) -> Float[Tensor, "q f"]:
+    """Patches from random places of random images."""
+    n, _, height, width = Z.shape
+    draws = [
+        torch.randint(high, (PATCHES,), generator=generator).to(Z.device)
+        for high in (n, height - size + 1, width - size + 1)
+    ]
+    image, top, left = draws
+    offsets = torch.arange(size, device=Z.device)
+    rows = (top[:, None] + offsets)[:, :, None]
+    columns = (left[:, None] + offsets)[:, None, :]
+    # (q, k, k, c): images first, so that the three indices run together
+    patches = Z.permute(0, 2, 3, 1)[image[:, None, None], rows, columns]
+    return patches.permute(0, 3, 1, 2).flatten(1)
+
+
+def spherical_kmeans(points: Float[Tensor, "q f"], centres: Float[Tensor, "m f"]) -> Tensor:
+    """Unit centres that points are most aligned with, sign apart."""
+    for _ in range(KMEANS_ROUNDS):
+        similarity = points @ centres.T
+        nearest = similarity.abs().argmax(dim=1)
+        sign = similarity.gather(1, nearest[:, None]).sign()
+        sums = torch.zeros_like(centres).index_add_(0, nearest, points * sign)
+        empty = sums.norm(dim=1) == 0
+        centres = torch.where(empty[:, None], centres, unit(sums))
+    return centres
+
+
+def unit(rows: Float[Tensor, "q f"]) -> Float[Tensor, "q f"]:
+    """Rows of length one."""
+    return torch.nn.functional.normalize(rows, dim=1)
