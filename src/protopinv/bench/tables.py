@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from protopinv.bench.ablations import runs_of, searched_runs
+from protopinv.bench.contest import REFERENCE, accuracies_of, standings
 from protopinv.bench.paper import Score, TableRow, percent, table_rows
 from protopinv.bench.sweeps import SWEEPS
 
@@ -58,6 +59,35 @@ def sweep_tables(records: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     header = ["What is trained, each searched", *(f"{NAMES[dataset]} %" for dataset in datasets)]
     return [*lines, *markdown(header, rows)]
+
+
+def contest_tables(record: Mapping[str, Any]) -> list[str]:
+    """Who stands where, then every table with its gap to LightGBM."""
+    rows = [
+        [
+            standing.name,
+            f"{standing.mean_rank:.2f}",
+            f"{100 * standing.mean_accuracy:.2f}",
+            f"{standing.wins} / {standing.level} / {standing.losses}",
+            f"{standing.seconds:.2f} s",
+        ]
+        for standing in standings(record)
+    ]
+    header = ["", "mean rank", "mean %", f"wins / level / losses to {REFERENCE}", "mean fit"]
+    return [*markdown(header, rows), "", *_each_table(record)]
+
+
+def _each_table(record: Mapping[str, Any]) -> list[str]:
+    names = record["plan"]["contestants"]
+    rows = []
+    for table, scores in accuracies_of(record).items():
+        shape = record["cells"][f"{table}/{names[0]}"]
+        size = f"{shape['rows']:,} x {shape['features']}, {shape['classes']}"
+        cells = [f"{100 * scores[name]:.2f}" if name in scores else "" for name in names]
+        both = {"protopinv", "lightgbm"} <= set(scores)
+        gap = f"{100 * (scores['protopinv'] - scores['lightgbm']):+.2f}" if both else ""
+        rows.append([table, size, *cells, gap])
+    return markdown(["table", "rows x features, classes", *names, "to LightGBM"], rows)
 
 
 def _table_row(row: TableRow, record: Mapping[str, Any], datasets: Sequence[str]) -> list[str]:

