@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from protopinv.solve import ridge_solve, solve_layers
     from protopinv.train.config import TrainConfig
     from protopinv.train.history import History
+    from protopinv.tuning import Tuned, tune
 
 # Public names are imported when they are first used, so that the command line starts quickly.
 _HOME = {
@@ -22,10 +23,12 @@ _HOME = {
     "Network": "protopinv.network",
     "ProtoPINVClassifier": "protopinv.estimators",
     "TrainConfig": "protopinv.train.config",
+    "Tuned": "protopinv.tuning",
     "evaluate": "protopinv.estimators",
     "load": "protopinv.estimators",
     "ridge_solve": "protopinv.solve",
     "solve_layers": "protopinv.solve",
+    "tune": "protopinv.tuning",
 }
 
 __all__ = [
@@ -36,11 +39,13 @@ __all__ = [
     "Network",
     "ProtoPINVClassifier",
     "TrainConfig",
+    "Tuned",
     "__version__",
     "evaluate",
     "load",
     "ridge_solve",
     "solve_layers",
+    "tune",
 ]
 
 

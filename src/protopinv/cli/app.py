@@ -15,6 +15,7 @@ from protopinv.cli.inspect import inspect
 from protopinv.cli.output import exit_code, one_line
 from protopinv.cli.predict import predict
 from protopinv.cli.train import train
+from protopinv.cli.tune import tune
 
 app = typer.Typer(
     help="Small networks that retrain in a blink: prototypes trained, weights solved.",
@@ -23,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (demo, train, predict, evaluate, inspect, diagnose):
+for command in (demo, train, tune, predict, evaluate, inspect, diagnose):
     app.command()(command)
 app.add_typer(bench, name="bench")
 

@@ -1,0 +1,65 @@
+"""protopinv tune: search hyperparameters, save the winner."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from protopinv.cli.options import AsJson, Data, Device, Target
+from protopinv.cli.output import answer, say
+
+
+def tune(
+    data: Data,
+    target: Target = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="A column to leave out; may be repeated.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The model file.")] = Path(
+        "model.safetensors"
+    ),
+    trials: Annotated[int, typer.Option(help="Configurations to try, in all.")] = 50,
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which to stop.")] = None,
+    study: Annotated[
+        Path | None, typer.Option(help="A file that keeps the search, to go on with it later.")
+    ] = None,
+    max_epochs: Annotated[int, typer.Option(help="Epochs of a trial.")] = 250,
+    device: Device = "auto",
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Search hyperparameters and save the best model, trained on all rows.
+
+    Trials that look poor early are given up. The same --study goes on where it stopped.
+    """
+    from protopinv.data import load_data
+    from protopinv.estimators import ProtoPINVClassifier
+    from protopinv.files import require_file
+    from protopinv.tuning import tune as search
+
+    require_file(output)
+    rows = load_data(data, split="train", target=target, drop=drop or ())
+    found = search(
+        rows.X,
+        rows.y,
+        n_trials=trials,
+        timeout=timeout,
+        study_file=study,
+        estimator=ProtoPINVClassifier(device=device, max_epochs=max_epochs),
+        seed=seed,
+        verbose=int(sys.stderr.isatty()),
+    )
+    found.model.save(output)
+    say(f"saved {output}")
+    answer(
+        {
+            "model": str(output),
+            "data": rows.name,
+            "validation_accuracy": found.score,
+            "trials": found.n_trials,
+            "given_up": found.n_pruned,
+            **found.parameters,
+        },
+        as_json=as_json,
+    )

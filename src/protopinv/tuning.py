@@ -1,0 +1,228 @@
+"""Search hyperparameters with Optuna: pruned trials, resumable, and a model at the end."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import StratifiedKFold, train_test_split
+
+from protopinv.errors import ConfigError, TrainingError
+from protopinv.estimators import ProtoPINVClassifier
+from protopinv.optional import require
+from protopinv.train.loop import EpochReport
+
+STUDY = "protopinv"
+# Small tables are scored in three folds, larger ones on one fifth of the rows.
+FEW_ROWS = 2_000
+FOLDS = 3
+HELD_OUT = 0.2
+# Epochs between reports to the pruner; on a GPU a report waits for the device.
+REPORT_EVERY = 10
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The winner trained on all rows, its score on held-out rows, and the trials there were."""
+
+    model: ProtoPINVClassifier
+    score: float
+    parameters: dict[str, Any]
+    n_trials: int
+    n_pruned: int
+
+
+def default_space(trial: Any, n_rows: int) -> dict[str, Any]:
+    """One configuration; every range is given here, wide enough for images and for small tables."""
+    depth = trial.suggest_int("depth", 1, 2)
+    first = trial.suggest_float("ridge_first", 0.1, 300, log=True)
+    last = trial.suggest_float("ridge_last", 0.01, 30, log=True)
+    inner = trial.suggest_float("ridge_inner", 0.1, 10, log=True) if depth > 1 else None
+    noise = trial.suggest_categorical("noisy", [False, True])
+    width = trial.suggest_int("width", 32, 512, log=True)
+    return {
+        "n_prototypes": trial.suggest_int("n_prototypes", 10, max(11, min(300, n_rows)), log=True),
+        "hidden_sizes": (width,) * depth,
+        "ridge": (first, last) if inner is None else (first, inner, last),
+        "lr": trial.suggest_float("lr", 0.01, 0.15, log=True),
+        "activation": trial.suggest_categorical("activation", ["relu", "silu", "gelu"]),
+        "hidden_scale": trial.suggest_float("hidden_scale", 0.3, 1.5, log=True),
+        "hidden_decay": trial.suggest_categorical("hidden_decay", [0.0, 0.1, 1.0]),
+        "label_smoothing": trial.suggest_categorical("label_smoothing", [0.0, 0.05, 0.1]),
+        "scaling": trial.suggest_categorical("scaling", ["feature", "global"]),
+        "input_noise": trial.suggest_float("input_noise", 0.05, 1.0, log=True) if noise else 0.0,
+    }
+
+
+Space = Callable[[Any, int], dict[str, Any]]
+
+
+def tune(
+    X: Any,
+    y: Any,
+    *,
+    n_trials: int = 50,
+    timeout: float | None = None,
+    study_file: str | Path | None = None,
+    estimator: ProtoPINVClassifier | None = None,
+    space: Space = default_space,
+    seed: int = 0,
+    verbose: int = 0,
+) -> Tuned:
+    """Find hyperparameters for these rows, and train a model with them on all rows.
+
+    ``estimator`` gives what the space leaves alone (device, max_epochs, a stem). With a
+    ``study_file`` a search that was stopped goes on: ``n_trials`` counts those of earlier calls.
+    Ctrl-C ends the search and trains the best so far.
+    """
+    if n_trials < 1:
+        raise ConfigError(f"n_trials must be 1 or more. Got {n_trials}. Raise it.")
+    optuna = require("optuna", extra="tune", why="Tuning")
+    base = ProtoPINVClassifier() if estimator is None else estimator
+    X, y = np.asarray(X), np.asarray(y)
+    study = _study(optuna, study_file, seed)
+    objective = _Objective(optuna, base, X, y, space, seed)
+    with _shown(n_trials, enabled=bool(verbose)) as show:
+        _search(study, objective, n_trials, timeout, show)
+    done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
+    if not done:
+        raise TrainingError(
+            "A search needs a trial that was finished. None was. Give it more trials or time."
+        )
+    parameters = study.best_trial.user_attrs["parameters"]
+    model = _with(base, parameters, seed).fit(X, y)
+    pruned = sum(t.state == optuna.trial.TrialState.PRUNED for t in study.trials)
+    return Tuned(model, float(study.best_value), parameters, len(study.trials), pruned)
+
+
+def _study(optuna: Any, file: str | Path | None, seed: int) -> Any:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = None
+    if file is not None:
+        backend = optuna.storages.journal.JournalFileBackend(str(file))
+        storage = optuna.storages.JournalStorage(backend)
+    return optuna.create_study(
+        study_name=STUDY,
+        storage=storage,
+        load_if_exists=True,
+        direction="maximize",
+        sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=10),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=50),
+    )
+
+
+def _search(
+    study: Any,
+    objective: "_Objective",
+    n_trials: int,
+    timeout: float | None,
+    show: Callable[[Any], None],
+) -> None:
+    left = n_trials - len(study.trials)
+    for trial in study.trials:
+        show(trial)
+    if left <= 0:
+        return
+    try:
+        study.optimize(
+            objective,
+            n_trials=left,
+            timeout=timeout,
+            callbacks=[lambda _, trial: show(trial)],
+            catch=(TrainingError,),
+        )
+    except KeyboardInterrupt:
+        warnings.warn("The search was interrupted; going on with its best.", stacklevel=3)
+
+
+class _Objective:
+    """The accuracy of a trial on rows it was not trained on."""
+
+    def __init__(
+        self, optuna: Any, base: ProtoPINVClassifier, X: Any, y: Any, space: Space, seed: int
+    ) -> None:
+        self._optuna = optuna
+        self._base = base
+        self._X, self._y = X, y
+        self._space = space
+        self._seed = seed
+        self._splits = _splits(y, seed)
+
+    def __call__(self, trial: Any) -> float:
+        parameters = self._space(trial, len(self._y))
+        trial.set_user_attr("parameters", parameters)
+        scores = []
+        for fold, (train, test) in enumerate(self._splits):
+            model = _with(self._base, parameters, self._seed)
+            # Only the first fold is watched: a trial that is poor there is given up.
+            observer = self._watch(trial) if fold == 0 else None
+            model.set_params(validation_fraction=0.1 if fold == 0 else 0.0)
+            model.fit(self._X[train], self._y[train], observer=observer)
+            if model.history_.ending == "interrupted":
+                raise KeyboardInterrupt
+            scores.append(float(model.score(self._X[test], self._y[test])))
+        return float(np.mean(scores))
+
+    def _watch(self, trial: Any) -> Callable[[EpochReport], None]:
+        def observe(report: EpochReport) -> None:
+            if report.epoch % REPORT_EVERY or report.validation_score is None:
+                return
+            trial.report(float(report.validation_score), report.epoch)
+            if trial.should_prune():
+                raise self._optuna.TrialPruned
+
+        return observe
+
+
+def _splits(y: Any, seed: int) -> list[tuple[Any, Any]]:
+    rows = np.arange(len(y))
+    counts = np.unique(y, return_counts=True)[1]
+    stratify = y if counts.min() >= FOLDS else None
+    if len(y) < FEW_ROWS and stratify is not None:
+        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+        return list(folds.split(rows, y))
+    train, test = train_test_split(rows, test_size=HELD_OUT, random_state=seed, stratify=stratify)
+    return [(train, test)]
+
+
+def _with(base: ProtoPINVClassifier, parameters: dict[str, Any], seed: int) -> ProtoPINVClassifier:
+    chosen = {**base.get_params(), **parameters, "random_state": seed, "verbose": 0}
+    return ProtoPINVClassifier(**chosen)
+
+
+@contextmanager
+def _shown(total: int, *, enabled: bool) -> Iterator[Callable[[Any], None]]:
+    """A bar on stderr that shows the best so far."""
+    if not enabled:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    best = [-np.inf]
+    columns = (
+        TextColumn("tuning"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("best {task.fields[best]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("tuning", total=total, best="none yet")
+
+        def show(trial: Any) -> None:
+            if trial.state.name == "COMPLETE":
+                best[0] = max(best[0], trial.value)
+            text = "none yet" if best[0] == -np.inf else f"{best[0]:.4f}"
+            bar.update(task, advance=1, best=text)
+
+        yield show

@@ -1,0 +1,109 @@
+"""Tuning: it finds, it resumes, it gives up poor trials, it saves a model."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protopinv import ProtoPINVClassifier, load, tune
+from protopinv.errors import ConfigError, TrainingError
+
+SHORT = ProtoPINVClassifier(max_epochs=30, device="cpu")
+
+
+def small_space(trial: Any, n_rows: int) -> dict[str, Any]:
+    """Six prototypes with a rate from useless to good."""
+    return {
+        "n_prototypes": 6,
+        "hidden_sizes": (8,),
+        "lr": trial.suggest_float("lr", 1e-4, 0.1, log=True),
+    }
+
+
+def test_the_winner_is_the_best_trial_trained_on_all_rows(blobs, tmp_path: Path) -> None:
+    X, y = blobs
+    found = tune(X, y, n_trials=8, estimator=SHORT, space=small_space)
+    assert found.n_trials == 8
+    assert found.score > 0.9
+    assert found.model.score(X, y) > 0.9
+    assert found.model.get_params()["lr"] == found.parameters["lr"] > 1e-3
+    found.model.save(tmp_path / "m.safetensors")
+    assert load(tmp_path / "m.safetensors").get_params()["lr"] == found.parameters["lr"]
+
+
+def test_the_same_seed_finds_the_same(blobs) -> None:
+    X, y = blobs
+    first, second = (tune(X, y, n_trials=4, estimator=SHORT, space=small_space) for _ in range(2))
+    assert first.parameters == second.parameters
+    np.testing.assert_array_equal(first.model.predict_proba(X), second.model.predict_proba(X))
+
+
+def test_a_search_goes_on_where_it_stopped(blobs, tmp_path: Path) -> None:
+    X, y = blobs
+    file = tmp_path / "study.log"
+    chosen = {"study_file": file, "estimator": SHORT, "space": small_space}
+    first = tune(X, y, n_trials=3, **chosen)
+    size = file.stat().st_size
+    more = tune(X, y, n_trials=5, **chosen)
+    assert (first.n_trials, more.n_trials) == (3, 5)
+    assert more.score >= first.score
+    assert file.stat().st_size > size
+    again = tune(X, y, n_trials=5, **chosen)
+    assert again.n_trials == 5
+    assert again.parameters == more.parameters
+
+
+def test_poor_trials_are_given_up(blobs) -> None:
+    """A rate of a millionth learns nothing; the pruner sees that after its warm-up."""
+    X, y = blobs
+    rates = iter([0.1] * 6 + [1e-6] * 4)
+
+    def space(trial: Any, n_rows: int) -> dict[str, Any]:
+        return {**small_space(trial, n_rows), "lr": next(rates)}
+
+    long = ProtoPINVClassifier(max_epochs=120, device="cpu")
+    found = tune(X, y, n_trials=10, estimator=long, space=space)
+    assert found.n_pruned >= 2
+    assert found.parameters["lr"] == 0.1
+
+
+def test_a_trial_that_cannot_be_trained_is_passed_over(blobs) -> None:
+    X, y = blobs
+    calls = iter(range(100))
+
+    def space(trial: Any, n_rows: int) -> dict[str, Any]:
+        if next(calls) == 0:
+            raise TrainingError("The loss must stay finite.")
+        return {**small_space(trial, n_rows), "lr": 0.05}
+
+    assert tune(X, y, n_trials=2, estimator=SHORT, space=space).score > 0.9
+
+
+def test_the_default_space_is_valid_everywhere(blobs) -> None:
+    X, y = blobs
+    found = tune(X, y, n_trials=3, estimator=ProtoPINVClassifier(max_epochs=5, device="cpu"))
+    assert set(found.parameters) <= set(ProtoPINVClassifier().get_params())
+
+
+def test_bad_calls_are_named(blobs) -> None:
+    with pytest.raises(ConfigError, match=r"n_trials must be 1 or more\. Got 0"):
+        tune(*blobs, n_trials=0)
+
+
+def test_the_command_saves_the_winner(blobs, tmp_path: Path) -> None:
+    X, y = blobs
+    header = ",".join([*(f"f{i}" for i in range(5)), "kind"])
+    table = np.column_stack([X, y])
+    np.savetxt(tmp_path / "t.csv", table, delimiter=",", header=header, comments="", fmt="%.6g")
+    command = [sys.executable, "-m", "protopinv", "tune", str(tmp_path / "t.csv"), "--json"]
+    command += ["--target", "kind", "--trials", "2", "--max-epochs", "20"]
+    command += ["--study", str(tmp_path / "s.log"), "-o", str(tmp_path / "m.safetensors")]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    answer = json.loads(result.stdout)
+    assert answer["trials"] == 2
+    model = load(tmp_path / "m.safetensors")
+    assert model.get_params()["lr"] == answer["lr"]
