@@ -84,7 +84,7 @@ def test_every_hyperparameter_reaches_the_model(folder: Path) -> None:
         *("train", folder / "bugs.csv", "--target", "kind", "-o", path, "--seed", 7),
         *("--hidden-sizes", "8,6", "--ridge", "3,2,1", "--learn-ridge", "false,true,true"),
         *("--n-components", "none", "--batch-size", "30", "--lr-ratios", "1,0.5,2"),
-        *("--activation", "gelu", "--early-stopping", "--validation-fraction", "0.2"),
+        *("--activation", "gelu", "--early-stopping", "true", "--validation-fraction", "0.2"),
         *("--max-epochs", "12", "--n-prototypes", "9", "--normalize-inputs"),
         *("--drop", "f0", "--drop", "f2"),
     )

@@ -11,6 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Generator, Tensor
 
+from protopinv.errors import ConfigError
 from protopinv.estimators.checks import hold_out, memory_named, require_number, resolve_device
 from protopinv.estimators.door import ProbabilisticClassifier, with_image_shape, with_parameters
 from protopinv.features import FeatureMap
@@ -111,7 +112,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         label_smoothing: float = TrainConfig.label_smoothing,
         averaging: float = TrainConfig.averaging,
         validation_fraction: float | str = TrainConfig.validation_fraction,
-        early_stopping: bool = TrainConfig.early_stopping,
+        early_stopping: bool | str = TrainConfig.early_stopping,
         n_iter_no_change: int = TrainConfig.n_iter_no_change,
         device: str = "auto",
         dtype: str = TrainConfig.dtype,
@@ -149,6 +150,10 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
     def fit(self, X: Any, y: Any, *, observer: Observer | None = None) -> Self:
         """Train on rows ``X`` and labels ``y``; ``observer`` is shown every epoch's report."""
         config, X = with_image_shape(self.config(), X)
+        if config.early_stopping == "cross":
+            raise ConfigError(
+                "early_stopping must be True or False here. Got 'cross'. Change it to True."
+            )
         require_number(self, "weight_decay", Real, lambda v: v >= 0, "a number, 0 or more")
         device = resolve_device(self.device)
         (rows, classes), seed = self._rows(X, y), self._seed()

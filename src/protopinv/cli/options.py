@@ -65,7 +65,7 @@ def _from_text(name: str, text: str) -> Any:
 
 
 def _one(name: str, text: str) -> Any:
-    words = {"none": None, "true": True, "false": False, "auto": "auto"}
+    words = {"none": None, "true": True, "false": False, "auto": "auto", "cross": "cross"}
     if text.lower() in words:
         return words[text.lower()]
     for kind in (int, float):

@@ -92,7 +92,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         averaging: float = TrainConfig.averaging,
         normalize_inputs: bool = TrainConfig.normalize_inputs,
         validation_fraction: float | str = TrainConfig.validation_fraction,
-        early_stopping: bool = TrainConfig.early_stopping,
+        early_stopping: bool | str = TrainConfig.early_stopping,
         n_iter_no_change: int = TrainConfig.n_iter_no_change,
         solver: str = TrainConfig.solver,
         device: str = "auto",

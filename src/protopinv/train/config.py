@@ -73,7 +73,9 @@ class TrainConfig:
     validation_fraction: float | Literal["auto"] = _option(
         "auto", "Rows held out; auto: 0.1 with early stopping, else none."
     )
-    early_stopping: bool = _option(False, "Stop when validation stalls, and keep the best bank.")
+    early_stopping: bool | Literal["cross"] = _option(
+        False, "Stop when validation stalls and keep the best; cross: choose epochs in four folds."
+    )
     n_iter_no_change: int = _option(25, "Epochs without improvement before stopping early.")
     solver: Solver = _option("auto", "Form of the solves; auto: the smaller Cholesky system.")
     dtype: Dtype = _option("float32", "Precision of training; prediction is always float64.")
@@ -106,8 +108,12 @@ class TrainConfig:
             self._check_number(name, Real, lambda v: v >= 0, "a number, 0 or more")
         for name in ("hidden_dropout", "label_smoothing", "mixup", "averaging"):
             self._check_number(name, Real, lambda v: 0 <= v < 1, "a number from 0 to below 1")
-        for name in ("early_stopping", "normalize_inputs"):
-            self._check(name, lambda v: isinstance(v, bool), "True or False")
+        self._check("normalize_inputs", lambda v: isinstance(v, bool), "True or False")
+        self._check(
+            "early_stopping",
+            lambda v: isinstance(v, bool) or (isinstance(v, str) and v == "cross"),
+            "True, False or 'cross'",
+        )
         self._check_layers()
         self._check_images()
         self._check_validation()
@@ -136,7 +142,7 @@ class TrainConfig:
     def held_out(self) -> float:
         """The share of rows that is held out for validation."""
         if self.validation_fraction == "auto":
-            return 0.1 if self.early_stopping else 0.0
+            return 0.1 if self.early_stopping is True else 0.0
         return float(self.validation_fraction)
 
     def _check_layers(self) -> None:
@@ -177,7 +183,7 @@ class TrainConfig:
             return (isinstance(v, str) and v == "auto") or (_is(Real, v) and 0 <= v < 1)
 
         self._check("validation_fraction", fraction, "'auto' or a number from 0 to below 1")
-        if self.early_stopping and self.held_out == 0:
+        if self.early_stopping is True and self.held_out == 0:
             raise ConfigError(
                 "Early stopping needs rows to validate on. Got early_stopping=True with "
                 "validation_fraction=0. Set validation_fraction to 0.1, or leave it 'auto'."

@@ -40,8 +40,11 @@ def train(
     clock: Callable[[], float],
     validation: Rows | None = None,
     observer: Observer | None = None,
+    epochs: int | None = None,
 ) -> History:
     """Train ``step.state`` in place, and tell what happened.
+
+    ``epochs`` ends the training before its schedule does.
 
     With early stopping what is left is the best state on ``validation``, else the last one. After
     Ctrl-C it is the best so far: on ``validation``, or without it by training loss.
@@ -49,19 +52,19 @@ def train(
     started = clock()
     config = step.config
     run = _Run(step, rows, validation)
-    ending: Ending = "finished"
+    ending: Ending = "finished" if epochs is None else "stopped early"
     try:
-        for epoch in range(config.max_epochs):
+        for epoch in range(config.max_epochs if epochs is None else epochs):
             report = run.epoch(epoch)
             if observer is not None:
                 observer(report)
-            if config.early_stopping and run.stalled(epoch):
+            if config.early_stopping is True and run.stalled(epoch):
                 ending = "stopped early"
                 break
     except KeyboardInterrupt:
         ending = "interrupted"
     run.guard.count()
-    keep_best = config.early_stopping or ending == "interrupted"
+    keep_best = config.early_stopping is True or ending == "interrupted"
     put_back(step.trained, run.best.tensors if keep_best else step.kept)
     return run.history(ending, keep_best=keep_best, seconds=clock() - started)
 

@@ -1,0 +1,81 @@
+"""How many epochs: chosen in folds, then trained on all rows."""
+
+import numpy as np
+import pytest
+
+from protopinv import ProtoPINVClassifier, load
+from protopinv.baselines import MLPBaselineClassifier
+from protopinv.errors import ConfigError
+from protopinv.train.model import best_length, stratified_folds
+
+
+def test_folds_hold_every_row_once_and_every_class_evenly() -> None:
+    labels = np.array([0] * 41 + [1] * 22 + [2] * 3)
+    folds = stratified_folds(labels, 4, seed=0)
+    np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(66))
+    counts = np.array([np.bincount(labels[fold], minlength=3) for fold in folds])
+    assert (counts.max(axis=0) - counts.min(axis=0) <= 1).all()
+    again, other = stratified_folds(labels, 4, seed=0), stratified_folds(labels, 4, seed=1)
+    assert all(map(np.array_equal, folds, again))
+    assert not all(map(np.array_equal, folds, other))
+
+
+def test_a_handful_of_rows_gives_fewer_folds() -> None:
+    assert len(stratified_folds(np.array([0, 1]), 4, seed=0)) == 2
+
+
+def test_the_best_length_is_the_lowest_mean_but_no_single_lucky_epoch() -> None:
+    curve = np.abs(np.arange(100) - 40) / 100 + 1.0
+    lucky = curve.copy()
+    lucky[80] = 0.5
+    assert best_length([curve, curve]) == 41
+    assert best_length([lucky, curve]) == 41
+    broken = curve.copy()
+    broken[60:] = np.nan
+    assert best_length([broken, curve]) == 41
+
+
+def noisy_rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A straight border in ten features, and a third of the labels wrong."""
+    random = np.random.RandomState(seed)
+    X = random.standard_normal((n, 10))
+    y = (X[:, 0] > 0).astype(int)
+    wrong = random.random_sample(n) < 0.3
+    return X, np.where(wrong, 1 - y, y)
+
+
+def test_noisy_labels_are_stopped_early_and_it_pays() -> None:
+    X, y = noisy_rows(300, 0)
+    X_new, _ = noisy_rows(4000, 1)
+    truth = (X_new[:, 0] > 0).astype(int)
+    chosen = {"hidden_sizes": 64, "max_epochs": 120, "random_state": 0}
+    plain = ProtoPINVClassifier(60, **chosen).fit(X, y)
+    crossed = ProtoPINVClassifier(60, early_stopping="cross", **chosen).fit(X, y)
+    assert plain.n_iter_ == 120
+    assert crossed.n_iter_ < 60
+    assert crossed.history_.ending == "stopped early"
+    assert crossed.score(X_new, truth) > plain.score(X_new, truth) + 0.05
+
+
+def test_the_start_of_a_longer_training_is_what_is_trained(blobs) -> None:
+    """The schedule is that of all epochs; only its end is left out."""
+    X, y = blobs
+    chosen = {"hidden_sizes": 12, "max_epochs": 50, "random_state": 0}
+    whole = ProtoPINVClassifier(15, **chosen).fit(X, y)
+    crossed = ProtoPINVClassifier(15, early_stopping="cross", **chosen).fit(X, y)
+    n = crossed.n_iter_
+    np.testing.assert_allclose(crossed.history_.loss, whole.history_.loss[:n], rtol=1e-5)
+
+
+def test_a_model_stopped_that_way_is_saved_and_loaded(blobs, tmp_path) -> None:
+    X, y = blobs
+    model = ProtoPINVClassifier(15, hidden_sizes=12, max_epochs=20, early_stopping="cross")
+    model.fit(X, y).save(tmp_path / "m.safetensors")
+    again = load(tmp_path / "m.safetensors")
+    assert again.early_stopping == "cross"
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+def test_the_mlp_says_that_it_cannot(blobs) -> None:
+    with pytest.raises(ConfigError, match=r"early_stopping must be True or False here"):
+        MLPBaselineClassifier(early_stopping="cross").fit(*blobs)
