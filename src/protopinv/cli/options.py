@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin
 
 import typer
@@ -15,6 +16,9 @@ Data = Annotated[
 ]
 ModelPath = Annotated[str, typer.Argument(help="A file written by 'protopinv train'.")]
 Target = Annotated[str | None, typer.Option(help="The column to predict, for a table.")]
+Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="The model file.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute.")]
 

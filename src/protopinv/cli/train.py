@@ -10,6 +10,9 @@ from protopinv.cli.options import (
     AsJson,
     Data,
     Device,
+    Drop,
+    Output,
+    Seed,
     Target,
     parse_hyperparameters,
     with_hyperparameters,
@@ -21,14 +24,10 @@ from protopinv.cli.output import answer, say
 def train(
     data: Data,
     target: Target = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="A column to leave out; may be repeated.")
-    ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The model file.")] = Path(
-        "model.safetensors"
-    ),
+    drop: Drop = None,
+    output: Output = Path("model.safetensors"),
     device: Device = "auto",
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    seed: Seed = 0,
     verbose: Annotated[
         bool | None,
         typer.Option("--verbose/--quiet", help="Show progress; default: in a terminal."),

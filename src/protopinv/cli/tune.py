@@ -6,19 +6,15 @@ from typing import Annotated
 
 import typer
 
-from protopinv.cli.options import AsJson, Data, Device, Target
+from protopinv.cli.options import AsJson, Data, Device, Drop, Output, Seed, Target
 from protopinv.cli.output import answer, say
 
 
 def tune(
     data: Data,
     target: Target = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="A column to leave out; may be repeated.")
-    ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The model file.")] = Path(
-        "model.safetensors"
-    ),
+    drop: Drop = None,
+    output: Output = Path("model.safetensors"),
     trials: Annotated[int, typer.Option(help="Configurations to try, in all.")] = 50,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which to stop.")] = None,
     study: Annotated[
@@ -26,7 +22,7 @@ def tune(
     ] = None,
     max_epochs: Annotated[int, typer.Option(help="Epochs of a trial.")] = 250,
     device: Device = "auto",
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Search hyperparameters and save the best model, trained on all rows.
