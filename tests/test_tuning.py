@@ -107,3 +107,4 @@ def test_the_command_saves_the_winner(blobs, tmp_path: Path) -> None:
     assert answer["trials"] == 2
     model = load(tmp_path / "m.safetensors")
     assert model.get_params()["lr"] == answer["lr"]
+    assert model.feature_names_in_.tolist() == [f"f{i}" for i in range(5)]

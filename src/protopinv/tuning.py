@@ -82,9 +82,9 @@ def tune(
         raise ConfigError(f"n_trials must be 1 or more. Got {n_trials}. Raise it.")
     optuna = require("optuna", extra="tune", why="Tuning")
     base = ProtoPINVClassifier() if estimator is None else estimator
-    X, y = np.asarray(X), np.asarray(y)
     study = _study(optuna, study_file, seed)
-    objective = _Objective(optuna, base, X, y, space, seed)
+    # Trials take rows apart; the winner is given X as it came, and learns its column names.
+    objective = _Objective(optuna, base, np.asarray(X), np.asarray(y), space, seed)
     with _shown(n_trials, enabled=bool(verbose)) as show:
         _search(study, objective, n_trials, timeout, show)
     done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]

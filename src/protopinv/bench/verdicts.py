@@ -7,6 +7,7 @@ the typical deviation between seeds over all settings.
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from protopinv.bench.evidence import Ablations, allocation_alignment
@@ -261,12 +262,16 @@ def _reallocates(ablations: ByDataset) -> Judged:
     return ("confirmed" if all(aligned) else "different"), "; ".join(texts)
 
 
+def _score_after(epoch: str, cell: Cell) -> float:
+    return float(cell["curve"][epoch])
+
+
 def _balanced_start(ablations: ByDataset) -> Judged:
     texts, faster = [], []
     for data in ablations.values():
         parts = []
         for epoch in EARLY:
-            scores = data.scores("outputs", lambda cell, e=epoch: float(cell["curve"][e]))  # type: ignore[misc]
+            scores = data.scores("outputs", partial(_score_after, epoch))
             gain = scores["balanced"].mean - scores["normal"].mean
             faster.append(gain > data.margin)
             parts.append(f"{gain:+.2f} after {epoch}")
@@ -284,7 +289,7 @@ CLAIMS: tuple[Claim, ...] = (
     (PRACTICAL, "150 prototypes suffice for MNIST", _enough_for_mnist),
     (PRACTICAL, "Fashion benefits modestly from more prototypes", _fashion_wants_more),
     (PRACTICAL, "Accuracy improves up to h ≈ 768, then saturates", _width_saturates),
-    (PRACTICAL, "Learning λ₂ improves Fashion by 0.2–0.3 points", _learned_last_ridge),  # noqa: RUF001
+    (PRACTICAL, "Learning λ₂ improves Fashion by 0.2 to 0.3 points", _learned_last_ridge),
     (PRACTICAL, "λ₁ is often more stable fixed", _first_ridge_fixed),
     (PRACTICAL, "Cosine with warm-up halves the time to best", _time_to_best),
     (PRACTICAL, "Small dropout on H may smooth early training", _dropout_smooths),

@@ -22,15 +22,14 @@ LATER_PATCH = 3
 
 @dataclass(frozen=True)
 class Stage:
-    """r = filters * x + bias, divided by the contrast of the patch; out come relu(r), relu(-r)."""
+    """r = filters * x, divided by the contrast of the patch; out come relu(r) and relu(-r)."""
 
     filters: Float[Tensor, "m c k k"]
-    bias: Float[Tensor, " m"]
     floor: Float[Tensor, ""]
 
     def __call__(self, X: Images) -> Float[Tensor, "n maps rows columns"]:
         """Twice as many maps as filters, without padding."""
-        responses = functional.conv2d(X, self.filters, self.bias)
+        responses = functional.conv2d(X, self.filters)
         responses = responses * self._contrast(X)
         return torch.cat([responses.relu(), (-responses).relu()], dim=1)
 
@@ -43,7 +42,7 @@ class Stage:
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Stage":
         """The same stage elsewhere."""
-        return Stage(*(t.to(device, dtype) for t in (self.filters, self.bias, self.floor)))
+        return Stage(*(t.to(device, dtype) for t in (self.filters, self.floor)))
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Stem:
     @property
     def n_outputs(self) -> int:
         """Features that come out."""
-        return 2 * len(self.stages[-1].bias) * self.pool**2
+        return 2 * len(self.stages[-1].filters) * self.pool**2
 
     @property
     def n_pixels(self) -> int:
@@ -79,7 +78,7 @@ class Stem:
     @property
     def n_numbers(self) -> int:
         """Numbers that must be stored."""
-        return sum(stage.filters.numel() + stage.bias.numel() + 1 for stage in self.stages)
+        return sum(stage.filters.numel() + 1 for stage in self.stages)
 
     def __call__(self, X: Float[Tensor, "n d"]) -> Float[Tensor, "n f"]:
         """One row of features for each row of pixels."""
@@ -102,7 +101,7 @@ class Stem:
         named = {
             f"{index}.{name}": getattr(stage, name)
             for index, stage in enumerate(self.stages)
-            for name in ("filters", "bias", "floor")
+            for name in ("filters", "floor")
         }
         return {
             **named,
@@ -113,9 +112,9 @@ class Stem:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Stem":
         """The stem that ``tensors`` came from."""
-        n_stages = (len(tensors) - 2) // 3
+        n_stages = (len(tensors) - 2) // 2
         stages = tuple(
-            Stage(*(tensors[f"{index}.{name}"] for name in ("filters", "bias", "floor")))
+            Stage(*(tensors[f"{index}.{name}"] for name in ("filters", "floor")))
             for index in range(n_stages)
         )
         height, width, channels = tensors["image_shape"].tolist()
@@ -172,9 +171,8 @@ def fit_stage(Z: Images, kind: str, n_filters: int, size: int, generator: Genera
         if kind == "kmeans":
             filters = spherical_kmeans(unit(white), filters)
     folded = filters @ whiten.T
-    # The mean of normalised patches is no constant of the image; its part is small and left out.
     shape = (len(folded), Z.shape[1], size, size)
-    return Stage(folded.view(shape).contiguous(), torch.zeros_like(folded[:, 0]), floor)
+    return Stage(folded.view(shape).contiguous(), floor)
 
 
 def sample_patches(Z: Images, size: int, generator: Generator) -> Float[Tensor, "q f"]:
