@@ -34,6 +34,11 @@ SHAPE: dict[str, Any] = {
     "n_prototypes": 150,
     "hidden_sizes": (512,),
     "n_components": 400,
+    "max_epochs": 250,
+    "warmup_epochs": 20,
+    "batch_size": None,
+    "lr": 0.05,
+    "early_stopping": False,
     "scaling": "global",
 }
 

@@ -153,7 +153,7 @@ def test_the_mlp_can_stand_behind_a_stem_too(digits) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({}, ConfigError, r"A stem needs the shape of its images\. .*set image_shape="),
+        ({}, ConfigError, r"A stem and copies of images need their shape\. .*set image_shape="),
         ({"image_shape": (8, 9)}, DataError, r"has 72 numbers, X has rows of 64\. Correct"),
         ({"image_shape": (8,)}, ConfigError, r"image_shape must be height and width"),
         ({"image_shape": (8, 8), "stem_patch": 7}, ConfigError, r"8 x 8 leave 2 for stem_pool=3"),

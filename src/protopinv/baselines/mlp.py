@@ -17,11 +17,12 @@ from protopinv.estimators.door import ProbabilisticClassifier, with_image_shape,
 from protopinv.features import FeatureMap
 from protopinv.network import Network
 from protopinv.solve import Solution
-from protopinv.train.config import TrainConfig
+from protopinv.train.config import AUTO, TrainConfig
 from protopinv.train.loop import Observer, train
 from protopinv.train.optimizer import Block
 from protopinv.train.prepare import noise_generator, prepare
 from protopinv.train.progress import progress
+from protopinv.train.settle import check, is_auto, settle
 from protopinv.train.step import Step
 
 SHARED = (
@@ -32,6 +33,10 @@ SHARED = (
     "stem_patch",
     "stem_pool",
     "image_shape",
+    "image_copies",
+    "copy_shift",
+    "copy_bend",
+    "copy_mirror",
     "scaling",
     "projection",
     "n_components",
@@ -74,6 +79,8 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
     ----------
     classes_ : ndarray
         The labels, sorted.
+    config_ : TrainConfig
+        The hyperparameters as they were used: every "auto" settled.
     network_ : Network
         The plain network on original features, in float64.
     stem_ : Stem or None
@@ -90,7 +97,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
 
     def __init__(
         self,
-        hidden_sizes: Sequence[int] | int = TrainConfig.hidden_sizes,
+        hidden_sizes: Sequence[int] | int | str = AUTO,
         *,
         activation: str = TrainConfig.activation,
         stem: str = TrainConfig.stem,
@@ -98,21 +105,25 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         stem_patch: int = TrainConfig.stem_patch,
         stem_pool: int = TrainConfig.stem_pool,
         image_shape: Sequence[int] | None = TrainConfig.image_shape,
+        image_copies: int = TrainConfig.image_copies,
+        copy_shift: float = TrainConfig.copy_shift,
+        copy_bend: float = TrainConfig.copy_bend,
+        copy_mirror: bool = TrainConfig.copy_mirror,
         scaling: str = TrainConfig.scaling,
         projection: str = TrainConfig.projection,
         n_components: int | None = TrainConfig.n_components,
-        max_epochs: int = TrainConfig.max_epochs,
-        batch_size: int | None = TrainConfig.batch_size,
+        max_epochs: int | str = AUTO,
+        batch_size: int | str | None = AUTO,
         lr: float = 1e-3,
         weight_decay: float = 0.0,
         schedule: str = TrainConfig.schedule,
-        warmup_epochs: int = TrainConfig.warmup_epochs,
+        warmup_epochs: int | str = AUTO,
         input_noise: float = TrainConfig.input_noise,
         mixup: float = TrainConfig.mixup,
         label_smoothing: float = TrainConfig.label_smoothing,
         averaging: float = TrainConfig.averaging,
         validation_fraction: float | str = TrainConfig.validation_fraction,
-        early_stopping: bool | str = TrainConfig.early_stopping,
+        early_stopping: bool | str = AUTO,
         n_iter_no_change: int = TrainConfig.n_iter_no_change,
         device: str = "auto",
         dtype: str = TrainConfig.dtype,
@@ -126,6 +137,10 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         self.stem_patch = stem_patch
         self.stem_pool = stem_pool
         self.image_shape = image_shape
+        self.image_copies = image_copies
+        self.copy_shift = copy_shift
+        self.copy_bend = copy_bend
+        self.copy_mirror = copy_mirror
         self.scaling = scaling
         self.projection = projection
         self.n_components = n_components
@@ -149,14 +164,15 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
 
     def fit(self, X: Any, y: Any, *, observer: Observer | None = None) -> Self:
         """Train on rows ``X`` and labels ``y``; ``observer`` is shown every epoch's report."""
-        config, X = with_image_shape(self.config(), X)
-        if config.early_stopping == "cross":
+        checked, X = with_image_shape(self.config(), X)
+        if checked.early_stopping == "cross":
             raise ConfigError(
                 "early_stopping must be True or False here. Got 'cross'. Change it to True."
             )
         require_number(self, "weight_decay", Real, lambda v: v >= 0, "a number, 0 or more")
         device = resolve_device(self.device)
         (rows, classes), seed = self._rows(X, y), self._seed()
+        config = settle({**self._given(), "image_shape": checked.image_shape}, rows.shape)
         shown = progress(config.max_epochs, enabled=bool(self.verbose), also=observer)
         with shown as watched, memory_named():
             held_out = hold_out(rows.labels, config.held_out, seed)
@@ -174,6 +190,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         for warning in history.warnings():
             warnings.warn(warning, stacklevel=2)
         self.classes_ = classes
+        self.config_ = config
         self.stem_ = None if prepared.stem is None else prepared.stem.to("cpu")
         self.features_ = prepared.features.to("cpu")
         self.network_ = fold(weights, self.features_, config.activation)
@@ -184,7 +201,11 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
 
     def config(self) -> TrainConfig:
         """The hyperparameters, checked; raises ConfigError for a value outside its range."""
-        return TrainConfig(**{name: getattr(self, name) for name in SHARED})
+        return check(self._given())
+
+    def _given(self) -> dict[str, Any]:
+        given = {name: getattr(self, name) for name in SHARED}
+        return {**given, "early_stopping": False} if is_auto(self.early_stopping) else given
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ SHAPE: Parameters = {
     "hidden_sizes": (512,),
     "n_components": 400,
     "max_epochs": 250,
+    "warmup_epochs": 20,
+    "batch_size": None,
+    "early_stopping": False,
     "scaling": "global",
 }
 # The smallest of what is asked for, to see in a minute that everything runs.

@@ -73,12 +73,12 @@ def measure_paper(
         say(f"continuing {record.path}: {record.kept} cells are kept")
     for method, dataset in _cells(plan):
         task = load_task(dataset, quick=plan.quick)
-        parameters = _chosen(record, method, task, plan, device)
+        parameters = chosen(record, method, task, plan, device)
         for seed in range(method.seeds or plan.seeds):
-            work = partial(_scored, method, task, parameters, seed, plan, device)
+            work = partial(scored, method, task, parameters, seed, plan, device)
             cell = record.cell(f"test/{method.key}/{dataset}/seed{seed}", work)
-            scored = f"{100 * cell['test']:.2f} % in {cell['seconds']:.2f} s"
-            say(f"{method.key:22} {dataset:14} seed {seed}: {scored}")
+            result = f"{100 * cell['test']:.2f} % in {cell['seconds']:.2f} s"
+            say(f"{method.key:22} {dataset:14} seed {seed}: {result}")
     record.finish()
     return record
 
@@ -90,7 +90,7 @@ def _cells(plan: PaperPlan) -> Iterator[tuple[Method, str]]:
                 yield method, dataset
 
 
-def _chosen(record: Record, method: Method, task: Task, plan: PaperPlan, device: str) -> Parameters:
+def chosen(record: Record, method: Method, task: Task, plan: Any, device: str) -> Parameters:
     """The winner of the method's search, or nothing where nothing is searched."""
     if method.draw is None:
         return {}
@@ -103,8 +103,8 @@ def _chosen(record: Record, method: Method, task: Task, plan: PaperPlan, device:
     return search(record, f"search/{method.key}/{task.name}", method.draw, score, budget)
 
 
-def _scored(
-    method: Method, task: Task, parameters: Parameters, seed: int, plan: PaperPlan, device: str
+def scored(
+    method: Method, task: Task, parameters: Parameters, seed: int, plan: Any, device: str
 ) -> dict[str, Any]:
     """Train with a seed and score the test set, once."""
     synchronize(device)

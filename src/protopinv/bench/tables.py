@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from protopinv.bench.ablations import runs_of, searched_runs
+from protopinv.bench.accuracy import meetings
 from protopinv.bench.contest import REFERENCE, accuracies_of, standings
 from protopinv.bench.paper import Score, TableRow, percent, table_rows
 from protopinv.bench.sweeps import SWEEPS
@@ -33,6 +34,18 @@ def paper_table(*records: Mapping[str, Any]) -> list[str]:
     header = ["method", "trained", "shipped", "fit", "on", *(f"{NAMES[d]} %" for d in datasets)]
     rows = [_table_row(row, record, datasets) for record in records for row in table_rows(record)]
     return markdown(header, rows)
+
+
+def accuracy_table(*records: Mapping[str, Any]) -> list[str]:
+    """A line a row and data set: ours, the MLP, and the difference."""
+    header = ["row", "data", "protopinv %", "MLP %", "ahead by"]
+    return markdown(
+        header,
+        [
+            [m.row.title, NAMES[m.dataset], str(m.ours), str(m.mlp), f"{m.ahead:+.2f}"]
+            for m in meetings(*records)
+        ],
+    )
 
 
 def sweep_tables(records: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -2,14 +2,14 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin
 
 import typer
 
 from protopinv.errors import ConfigError
-from protopinv.train.config import TrainConfig
+from protopinv.train.config import TrainConfig, offered_default
 
 Data = Annotated[
     str, typer.Argument(help="A CSV or Parquet file, or digits, mnist, fashion-mnist.")
@@ -28,12 +28,13 @@ def with_hyperparameters(command: Callable[..., None]) -> Callable[..., None]:
     own = [p for p in inspect.signature(command).parameters.values() if p.kind != p.VAR_KEYWORD]
     added = []
     for item in fields(TrainConfig):
-        plain = _is_plain(item.type)
+        plain = _is_plain(item)
+        default = offered_default(item.name)
         added.append(
             inspect.Parameter(
                 item.name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=item.default if plain else _to_text(item.default),
+                default=default if plain else _to_text(default),
                 annotation=Annotated[
                     item.type if plain else str, typer.Option(help=item.metadata["help"])
                 ],
@@ -47,14 +48,16 @@ def with_hyperparameters(command: Callable[..., None]) -> Callable[..., None]:
 
 def parse_hyperparameters(options: dict[str, Any]) -> dict[str, Any]:
     """Texts such as "256,128", "none" or "true,false" as the values they stand for."""
-    plain = {item.name: _is_plain(item.type) for item in fields(TrainConfig)}
+    plain = {item.name: _is_plain(item) for item in fields(TrainConfig)}
     return {
         name: value if plain[name] else _from_text(name, value) for name, value in options.items()
     }
 
 
-def _is_plain(kind: Any) -> bool:
-    return kind in (int, float, bool) or get_origin(kind) is Literal
+def _is_plain(item: Field[Any]) -> bool:
+    """Whether an option is of one type, so that no text has to be read here."""
+    plain = item.type in (int, float, bool) or get_origin(item.type) is Literal
+    return plain and not item.metadata["auto"]
 
 
 def _to_text(value: Any) -> str:

@@ -13,10 +13,11 @@ from protopinv.diagnose import Diagnosis, Perturbation, check_lemma, diagnose
 from protopinv.estimators.checks import hold_out, memory_named, resolve_device
 from protopinv.estimators.door import ProbabilisticClassifier, with_image_shape, with_parameters
 from protopinv.train.bank_step import architecture_of
-from protopinv.train.config import FIELDS, TrainConfig
+from protopinv.train.config import AUTO, FIELDS, TrainConfig
 from protopinv.train.loop import Observer
 from protopinv.train.model import train_classifier
 from protopinv.train.progress import progress
+from protopinv.train.settle import check, settle
 
 
 @with_parameters()
@@ -42,6 +43,8 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         The labels, sorted.
     network_ : Network
         The plain network on original features, in float64.
+    config_ : TrainConfig
+        The hyperparameters as they were used: every "auto" settled.
     bank_ : Bank
         The trained prototypes.
     stem_ : Stem or None
@@ -56,9 +59,9 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
 
     def __init__(
         self,
-        n_prototypes: int = TrainConfig.n_prototypes,
+        n_prototypes: int | str = AUTO,
         *,
-        hidden_sizes: Sequence[int] | int = TrainConfig.hidden_sizes,
+        hidden_sizes: Sequence[int] | int | str = AUTO,
         activation: str = TrainConfig.activation,
         ridge: Sequence[float] | float = TrainConfig.ridge,
         learn_ridge: Sequence[bool] | bool = TrainConfig.learn_ridge,
@@ -73,15 +76,19 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         stem_patch: int = TrainConfig.stem_patch,
         stem_pool: int = TrainConfig.stem_pool,
         image_shape: Sequence[int] | None = TrainConfig.image_shape,
+        image_copies: int = TrainConfig.image_copies,
+        copy_shift: float = TrainConfig.copy_shift,
+        copy_bend: float = TrainConfig.copy_bend,
+        copy_mirror: bool = TrainConfig.copy_mirror,
         scaling: str = TrainConfig.scaling,
         projection: str = TrainConfig.projection,
         n_components: int | None = TrainConfig.n_components,
-        max_epochs: int = TrainConfig.max_epochs,
-        batch_size: int | None = TrainConfig.batch_size,
-        lr: float = TrainConfig.lr,
+        max_epochs: int | str = AUTO,
+        batch_size: int | str | None = AUTO,
+        lr: float | str = AUTO,
         lr_ratios: Sequence[float] = TrainConfig.lr_ratios,
         schedule: str = TrainConfig.schedule,
-        warmup_epochs: int = TrainConfig.warmup_epochs,
+        warmup_epochs: int | str = AUTO,
         input_decay: float = TrainConfig.input_decay,
         hidden_decay: float = TrainConfig.hidden_decay,
         output_decay: float = TrainConfig.output_decay,
@@ -92,7 +99,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         averaging: float = TrainConfig.averaging,
         normalize_inputs: bool = TrainConfig.normalize_inputs,
         validation_fraction: float | str = TrainConfig.validation_fraction,
-        early_stopping: bool | str = TrainConfig.early_stopping,
+        early_stopping: bool | str = AUTO,
         n_iter_no_change: int = TrainConfig.n_iter_no_change,
         solver: str = TrainConfig.solver,
         device: str = "auto",
@@ -116,6 +123,10 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         self.stem_patch = stem_patch
         self.stem_pool = stem_pool
         self.image_shape = image_shape
+        self.image_copies = image_copies
+        self.copy_shift = copy_shift
+        self.copy_bend = copy_bend
+        self.copy_mirror = copy_mirror
         self.scaling = scaling
         self.projection = projection
         self.n_components = n_components
@@ -145,9 +156,10 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
 
     def fit(self, X: Any, y: Any, *, observer: Observer | None = None) -> Self:
         """Train on rows ``X`` and labels ``y``; ``observer`` is shown every epoch's report."""
-        config, X = with_image_shape(self.config(), X)
+        checked, X = with_image_shape(self.config(), X)
         device = resolve_device(self.device)
         (rows, classes), seed = self._rows(X, y), self._seed()
+        config = settle({**self._given(), "image_shape": checked.image_shape}, rows.shape)
         shown = progress(config.max_epochs, enabled=bool(self.verbose), also=observer)
         with shown as watched, memory_named():
             model = train_classifier(
@@ -162,6 +174,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         for warning in model.history.warnings():
             warnings.warn(warning, stacklevel=2)
         self.classes_ = classes
+        self.config_ = config
         self.bank_ = model.bank
         self.stem_ = model.stem
         self.features_ = model.features
@@ -197,5 +210,11 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         save(self, path)
 
     def config(self) -> TrainConfig:
-        """The hyperparameters, checked; raises ConfigError for a value outside its range."""
-        return TrainConfig(**{name: getattr(self, name) for name in FIELDS})
+        """The hyperparameters, checked; raises ConfigError for a value outside its range.
+
+        What is "auto" has a usual value here; ``config_`` has the one that was used.
+        """
+        return check(self._given())
+
+    def _given(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in FIELDS}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import Field, fields, replace
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import numpy as np
@@ -17,7 +17,7 @@ from protopinv.errors import ConfigError, DataError
 from protopinv.estimators.checks import plain_labels, resolve_device, torch_ready
 from protopinv.features import Stem, map_side
 from protopinv.network import Network
-from protopinv.train.config import FIELDS, TrainConfig
+from protopinv.train.config import AUTO, FIELDS, TrainConfig, offered_default
 from protopinv.train.prepare import LabelledRows, piece_rows, seen_by_network
 
 Estimator = TypeVar("Estimator", bound=type)
@@ -26,7 +26,7 @@ Estimator = TypeVar("Estimator", bound=type)
 def with_parameters(names: Sequence[str] = FIELDS) -> Callable[[Estimator], Estimator]:
     """Fill ``{parameters}`` in the docstring from TrainConfig, where each is explained once."""
     entries = [
-        f"{item.name} : {_type_name(item.type)}, default={item.default!r}\n"
+        f"{item.name} : {_type_name(item)}, default={offered_default(item.name)!r}\n"
         f"        {item.metadata['help']}"
         for item in fields(TrainConfig)
         if item.name in names
@@ -39,12 +39,14 @@ def with_parameters(names: Sequence[str] = FIELDS) -> Callable[[Estimator], Esti
     return fill
 
 
-def _type_name(kind: Any) -> str:
+def _type_name(item: Field[Any]) -> str:
     """A type as scikit-learn's docstrings write it."""
+    kind: Any = item.type
     if get_origin(kind) is Literal:
         return "{" + ", ".join(map(repr, get_args(kind))) + "}"
     text = kind.__name__ if isinstance(kind, type) else str(kind)
-    return text.replace("collections.abc.", "").replace("typing.", "")
+    text = text.replace("collections.abc.", "").replace("typing.", "")
+    return f"{text} | {AUTO!r}" if item.metadata["auto"] else text
 
 
 class NetworkClassifier(ClassifierMixin, BaseEstimator):
@@ -94,7 +96,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
     def _outputs(self, X: Any) -> torch.Tensor:
         """Raw outputs in float64, on the host, a bounded piece of rows at a time."""
         check_is_fitted(self, "network_")
-        X = X if self.stem_ is None else flat_images(X)
+        X = flat_images(X)
         X = validate_data(self, X, reset=False, dtype="numeric")
         device = resolve_device(self.device)
         network = self.network_.to(device)
@@ -118,16 +120,17 @@ def flat_images(X: Any) -> Any:
 
 
 def with_image_shape(config: TrainConfig, X: Any) -> tuple[TrainConfig, Any]:
-    """For a stem: the shape of the images, given or taken from X, and X as flat rows."""
-    if config.stem == "none":
+    """The shape of images where it matters, given or taken from X, and X as flat rows."""
+    if not config.takes_images:
         return config, X
     shape = config.image_shape
     if getattr(X, "ndim", 2) in (3, 4):
         shape = tuple(X.shape[1:])
     if shape is None:
         raise ConfigError(
-            "A stem needs the shape of its images. X has flat rows and image_shape is None. Give "
-            "X as (n, height, width) or (n, height, width, channels), or set image_shape=(28, 28)."
+            "A stem and copies of images need their shape. X has flat rows and image_shape is "
+            "None. Give X as (n, height, width) or (n, height, width, channels), or set "
+            "image_shape=(28, 28)."
         )
     config, X = replace(config, image_shape=shape), flat_images(X)
     _check_images(config, X)
@@ -141,6 +144,8 @@ def _check_images(config: TrainConfig, X: Any) -> None:
             f"Rows must be images of the shape given. image_shape={shape} has {math.prod(shape)} "
             f"numbers, X has rows of {np.shape(X)[1]}. Correct image_shape."
         )
+    if config.stem == "none":
+        return
     left = map_side(min(height, width), config.stem_patch, len(config.filters))
     if left < config.stem_pool:
         raise ConfigError(

@@ -21,7 +21,7 @@ def save(estimator: ProtoPINVClassifier, path: str | Path) -> None:
     check_is_fitted(estimator, "network_")
     names = getattr(estimator, "feature_names_in_", None)
     seed = estimator.random_state
-    config = asdict(estimator.config())
+    config = asdict(estimator.config_)
     config["random_state"] = int(seed) if isinstance(seed, Integral) else None
     # What was trained on a GPU must load where there is none.
     config["device"] = "auto" if estimator.device == "cuda" else estimator.device
@@ -52,7 +52,7 @@ def load(path: str | Path) -> ProtoPINVClassifier:
         estimator = ProtoPINVClassifier(
             **{name: _tupled(value) for name, value in saved.config.items()}
         )
-        estimator.config()
+        estimator.config_ = estimator.config()
         estimator.classes_ = np.array(saved.classes, dtype=np.dtype(saved.classes_dtype))
         estimator.history_ = History.from_dict(saved.history)
     except (TypeError, ValueError, KeyError) as error:

@@ -26,16 +26,17 @@ LARGEST = 1e30
 SMALLEST = 1e-30
 
 
-def _option(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
+def _option(default: Any, text: str, *, auto: bool = False) -> Any:
+    """A field; with ``auto`` the estimators and commands leave it to the rules in settle.py."""
+    return field(default=default, metadata={"help": text, "auto": auto})
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """Validated when it is made; a field outside its range raises ConfigError."""
 
-    n_prototypes: int = _option(150, "Prototypes in the bank.")
-    hidden_sizes: Sequence[int] | int = _option((512,), "Hidden widths, one a layer.")
+    n_prototypes: int = _option(150, "Prototypes in the bank.", auto=True)
+    hidden_sizes: Sequence[int] | int = _option((512,), "Hidden widths, one a layer.", auto=True)
     activation: Activation = _option("relu", "Activation of the hidden layers.")
     ridge: Sequence[float] | float = _option(10.0, "Ridge of the solves: one, or one a layer.")
     learn_ridge: Sequence[bool] | bool = _option(False, "Train the ridge: one, or one a layer.")
@@ -50,17 +51,25 @@ class TrainConfig:
     stem_patch: int = _option(6, "Pixels on a side that a filter of the first stage sees.")
     stem_pool: int = _option(4, "Fields on a side over which the stem averages its maps.")
     image_shape: Sequence[int] | None = _option(
-        None, "Height, width and channels of an image, for a stem on flat rows."
+        None, "Height, width and channels of an image, for a stem or copies of flat rows."
     )
+    image_copies: int = _option(0, "Distorted copies of every training image, next to itself.")
+    copy_shift: float = _option(1.0, "Pixels by which a copy is shifted, standard deviation.")
+    copy_bend: float = _option(1.0, "Pixels by which points of a copy are moved, likewise.")
+    copy_mirror: bool = _option(False, "Turn every other copy left to right.")
     scaling: Scaling = _option("feature", "One factor for all features, one each, or none.")
     projection: Projection = _option("pca", "Projection before the network.")
     n_components: int | None = _option(400, "Projected features at most; None keeps all.")
-    max_epochs: int = _option(250, "Passes over the training rows.")
-    batch_size: int | None = _option(None, "Rows a step; None takes all of them (full batch).")
-    lr: float = _option(0.05, "Learning rate of Adam at its peak.")
+    max_epochs: int = _option(250, "Passes over the training rows.", auto=True)
+    batch_size: int | None = _option(
+        None, "Rows a step; None takes all of them (full batch).", auto=True
+    )
+    lr: float = _option(0.05, "Learning rate of Adam at its peak.", auto=True)
     lr_ratios: Sequence[float] = _option((1.0, 1.0, 1.0), "Its ratio for inputs, hidden, outputs.")
     schedule: Schedule = _option("cosine", "Learning rate after the warm-up.")
-    warmup_epochs: int = _option(20, "Epochs of linear warm-up, at most half of all epochs.")
+    warmup_epochs: int = _option(
+        20, "Epochs of linear warm-up, at most half of all epochs.", auto=True
+    )
     input_decay: float = _option(0.0, "Decoupled weight decay of the prototype inputs.")
     hidden_decay: float = _option(0.0, "Decoupled weight decay of the hidden targets.")
     output_decay: float = _option(0.0, "Decoupled weight decay of the prototype outputs.")
@@ -74,7 +83,9 @@ class TrainConfig:
         "auto", "Rows held out; auto: 0.1 with early stopping, else none."
     )
     early_stopping: bool | Literal["cross"] = _option(
-        False, "Stop when validation stalls and keep the best; cross: choose epochs in four folds."
+        False,
+        "Stop when validation stalls and keep the best; cross: choose epochs in four folds.",
+        auto=True,
     )
     n_iter_no_change: int = _option(25, "Epochs without improvement before stopping early.")
     solver: Solver = _option("auto", "Form of the solves; auto: the smaller Cholesky system.")
@@ -91,7 +102,8 @@ class TrainConfig:
             if getattr(self, name) is not None:
                 rule = "a whole number, 1 or more, or None"
                 self._check_number(name, Integral, lambda v: v >= 1, rule)
-        self._check_number("warmup_epochs", Integral, lambda v: v >= 0, "a whole number, 0 or more")
+        for name in ("warmup_epochs", "image_copies"):
+            self._check_number(name, Integral, lambda v: v >= 0, "a whole number, 0 or more")
         for name in ("lr", "hidden_scale"):
             self._check_number(name, Real, lambda v: v > 0, "a positive number")
         self._check_number(
@@ -104,11 +116,14 @@ class TrainConfig:
             "hidden_decay",
             "output_decay",
             "input_noise",
+            "copy_shift",
+            "copy_bend",
         ):
             self._check_number(name, Real, lambda v: v >= 0, "a number, 0 or more")
         for name in ("hidden_dropout", "label_smoothing", "mixup", "averaging"):
             self._check_number(name, Real, lambda v: 0 <= v < 1, "a number from 0 to below 1")
-        self._check("normalize_inputs", lambda v: isinstance(v, bool), "True or False")
+        for name in ("normalize_inputs", "copy_mirror"):
+            self._check(name, lambda v: isinstance(v, bool), "True or False")
         self._check(
             "early_stopping",
             lambda v: isinstance(v, bool) or (isinstance(v, str) and v == "cross"),
@@ -117,6 +132,17 @@ class TrainConfig:
         self._check_layers()
         self._check_images()
         self._check_validation()
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether rows must be known as images."""
+        return self.stem != "none" or self.image_copies > 0
+
+    @property
+    def image(self) -> tuple[int, int, int]:
+        """Height, width and channels."""
+        height, width, *channels = (int(n) for n in self.image_shape or ())
+        return height, width, channels[0] if channels else 1
 
     @property
     def filters(self) -> tuple[int, ...]:
@@ -200,7 +226,7 @@ class TrainConfig:
     def _check(self, name: str, test: Any, rule: str) -> None:
         value = getattr(self, name)
         if not test(value):
-            default = type(self).__dataclass_fields__[name].default
+            default = offered_default(name)
             raise ConfigError(
                 f"{name} must be {rule}. Got {value!r}. Change it, or leave it at {default!r}."
             )
@@ -224,6 +250,13 @@ _CHOICES = {
 }
 
 FIELDS = tuple(item.name for item in fields(TrainConfig))
+AUTO = "auto"
+
+
+def offered_default(name: str) -> Any:
+    """What estimators and commands offer for a field: "auto" where the data's shape decides."""
+    item = TrainConfig.__dataclass_fields__[name]
+    return AUTO if item.metadata["auto"] else item.default
 
 
 def _listed(value: Any) -> Sequence[Any]:

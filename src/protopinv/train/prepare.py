@@ -1,7 +1,8 @@
 """From rows of any number type to what the loop takes: a feature map, projected rows, a bank."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from protopinv.errors import DataError
 from protopinv.features import (
     FeatureMap,
     Stem,
+    distorted,
     fit_feature_map,
     fit_stem,
     fit_wide_feature_map,
@@ -31,6 +33,7 @@ from protopinv.features import (
 )
 from protopinv.train.config import TrainConfig
 from protopinv.train.rows import Rows
+from protopinv.train.settle import DataShape
 
 # Rows are converted to float64 a piece at a time, about this many numbers.
 PIECE_NUMBERS = 2**20
@@ -50,18 +53,34 @@ class LabelledRows:
     stem: Stem | None = None
 
     @property
+    def shape(self) -> DataShape:
+        """What the rules for "auto" look at."""
+        return DataShape(len(self.X), self.X.shape[1], self.n_classes)
+
+    @property
     def n_features(self) -> int:
         """Features a row has, behind the stem if there is one."""
         return self.X.shape[1] if self.stem is None else self.stem.n_outputs
 
     def pieces(
-        self, chosen: NDArray[np.integer[Any]], device: torch.device, width: int
+        self,
+        chosen: NDArray[np.integer[Any]],
+        device: torch.device,
+        width: int,
+        change: Callable[[Tensor], Tensor] | None = None,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """(rows in float64, labels) of the chosen row numbers; ``width`` numbers a row are used."""
+        """(rows in float64, labels) of the chosen row numbers; ``width`` numbers a row are used.
+
+        ``change`` is done to rows before anything else.
+        """
         size = piece_rows(width, self.stem, device)
         for numbers in np.array_split(chosen, max(1, -(-len(chosen) // size))):
-            rows, labels = torch.from_numpy(self.X[numbers]), torch.from_numpy(self.labels[numbers])
-            yield seen_by_network(rows.to(device), self.stem), labels.to(device)
+            rows = torch.from_numpy(self.X[numbers]).to(device)
+            rows = rows if change is None else change(rows)
+            yield (
+                seen_by_network(rows, self.stem),
+                torch.from_numpy(self.labels[numbers]).to(device),
+            )
 
 
 def piece_rows(width: int, stem: Stem | None, device: torch.device | str) -> int:
@@ -118,15 +137,34 @@ def project_rows(
     features: FeatureMap,
     config: TrainConfig,
     device: torch.device,
+    changes: Sequence[Callable[[Tensor], Tensor]] = (),
 ) -> Rows:
-    """The chosen rows as the network sees them."""
+    """The chosen rows as the network sees them, and after them a copy of all for each change."""
     dtype = getattr(torch, config.dtype)
-    Z = torch.empty(len(chosen), features.n_components, dtype=dtype, device=device)
+    n = len(chosen) * (1 + len(changes))
+    Z = torch.empty(n, features.n_components, dtype=dtype, device=device)
     done = 0
-    for X, _ in source.pieces(chosen, device, width=source.n_features):
-        Z[done : done + len(X)] = features.project(X)
-        done += len(X)
-    return Rows(Z, torch.from_numpy(source.labels[chosen]).to(device))
+    for change in (None, *changes):
+        for X, _ in source.pieces(chosen, device, width=source.n_features, change=change):
+            Z[done : done + len(X)] = features.project(X)
+            done += len(X)
+    labels = torch.from_numpy(source.labels[chosen]).to(device)
+    return Rows(Z, labels.repeat(1 + len(changes)))
+
+
+def distortions(config: TrainConfig, seed: int) -> tuple[Callable[[Tensor], Tensor], ...]:
+    """One random change of images for each copy that is asked for, all from one stream."""
+    if config.image_copies == 0:
+        return ()
+    change = partial(
+        distorted,
+        image_shape=config.image,
+        shift=config.copy_shift,
+        bend=config.copy_bend,
+        mirror=config.copy_mirror,
+        generator=Generator().manual_seed(seed),
+    )
+    return (change,) * config.image_copies
 
 
 def noise_generator(seed: int, device: torch.device) -> Generator:
@@ -158,7 +196,8 @@ def prepare(
     stem = None if config.stem == "none" else stem_of(source, kept, config, device, seed)
     source = replace(source, stem=stem)
     features = features_of(source, kept, config, device)
-    rows = project_rows(source, kept, features, config, device)
+    changes = distortions(config, seed)
+    rows = project_rows(source, kept, features, config, device, changes)
     if held_out is None:
         return Prepared(stem, features, rows, None)
     validation = project_rows(source, held_out, features, config, device)
@@ -176,11 +215,9 @@ def stem_of(
     generator = Generator().manual_seed(seed)
     order = torch.randperm(len(chosen), generator=generator)[:STEM_ROWS]
     X = torch.from_numpy(source.X[chosen[order.numpy()]]).to(device).float()
-    height, width, *channels = config.image_shape or ()
-    shape = (height, width, channels[0] if channels else 1)
     return fit_stem(
         X,
-        shape,
+        config.image,
         kind=config.stem,
         n_filters=config.filters,
         patch=config.stem_patch,

@@ -1,0 +1,286 @@
+"""Ideas around the recipe, one at a time: what each does to the accuracy on held-out rows.
+
+    python benchmarks/tried.py [--device cuda] [--seeds 3] [--records DIR] [--quick]
+
+The library holds what won. Ideas that lost live here only: other starts of the bank, other
+optimisers, restarts.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from protopinv.bank import Bank
+from protopinv.bench.methods import SHAPE, Parameters
+from protopinv.bench.record import Record
+from protopinv.bench.tasks import DATASETS, Task, load_task
+from protopinv.train.bank_step import BankStep
+from protopinv.train.config import TrainConfig
+from protopinv.train.loop import train
+from protopinv.train.optimizer import Optimizer
+from protopinv.train.prepare import LabelledRows, first_bank, noise_generator, prepare
+from protopinv.train.rows import Rows
+from protopinv.train.step import data_pass
+
+RECORDS = Path(__file__).parent / "records"
+# The winners of the recorded search of ``bench paper`` with input noise.
+BASE: dict[str, Parameters] = {
+    "mnist": {
+        **SHAPE,
+        "ridge": (25.0, 8.1),
+        "learn_ridge": (False, True),
+        "lr": 0.076,
+        "lr_ratios": (1.8, 1.1, 0.88),
+        "hidden_scale": 0.63,
+        "activation": "gelu",
+        "input_noise": 0.61,
+    },
+    "fashion-mnist": {
+        **SHAPE,
+        "ridge": (2.3, 1.9),
+        "lr": 0.11,
+        "lr_ratios": (1.3, 0.81, 2.2),
+        "hidden_scale": 0.73,
+        "input_noise": 0.38,
+    },
+}
+KMEANS_ROUNDS = 10
+LBFGS_HISTORY = 10
+
+
+@dataclass(frozen=True)
+class Idea:
+    """What it changes: fields of the recipe, the first bank, or how the bank is trained."""
+
+    changes: Callable[[Parameters], Parameters] = lambda _: {}
+    start: Callable[[Bank, Rows, Generator], Bank] = lambda bank, _, __: bank
+    train: Callable[[BankStep, Rows], None] = field(
+        default=lambda step, rows: _trained(step, rows)  # noqa: PLW0108
+    )
+
+
+def _trained(step: BankStep, rows: Rows) -> None:
+    train(step, rows, clock=time.perf_counter)
+
+
+def batches(size: int, epochs: int, factor: float) -> Callable[[Parameters], Parameters]:
+    """Mini-batches at ``factor`` times the rate."""
+    return lambda base: {
+        "batch_size": size,
+        "max_epochs": epochs,
+        "warmup_epochs": max(1, epochs // 12),
+        "lr": base["lr"] * factor,
+    }
+
+
+def shape(p: int, d: int, *widths: int) -> Callable[[Parameters], Parameters]:
+    """Another shape of about as many trained numbers; inner ridges are the first one."""
+    return lambda base: {
+        "n_prototypes": p,
+        "n_components": d,
+        "hidden_sizes": widths,
+        "ridge": (*[base["ridge"][0]] * len(widths), base["ridge"][1]),
+        "learn_ridge": False,
+    }
+
+
+def kmeans_inputs(bank: Bank, rows: Rows, _: Generator) -> Bank:
+    """Every class's inputs moved to the centres of k-means over its rows."""
+    inputs, outputs = bank.inputs.clone(), bank.outputs.argmax(1)
+    for label in outputs.unique():
+        mine, X = outputs == label, rows.X[rows.y == label]
+        centres = inputs[mine]
+        for _round in range(KMEANS_ROUNDS):
+            nearest = torch.cdist(X, centres).argmin(1)
+            sums = torch.zeros_like(centres).index_add_(0, nearest, X)
+            counts = torch.bincount(nearest, minlength=len(centres))[:, None]
+            centres = torch.where(counts > 0, sums / counts.clamp_min(1), centres)
+        inputs[mine] = centres
+    return replace(bank, inputs=inputs)
+
+
+def linear_hidden(bank: Bank, _: Rows, generator: Generator) -> Bank:
+    """Hidden targets that a random first layer would give, of the same size: solved exactly."""
+    (H,) = bank.hidden
+    W = torch.randn(bank.inputs.shape[1], H.shape[1], generator=generator).to(H)
+    fitted = bank.inputs @ W
+    return replace(bank, hidden=(fitted * (H.std() / fitted.std()),))
+
+
+class Orthogonalised(Optimizer):
+    """Momentum whose singular values are all set to one (Muon), instead of Adam's scaling."""
+
+    def __init__(self, other: Optimizer, momentum: float = 0.95) -> None:
+        super().__init__(other.blocks, other.peak)
+        self._momentum = momentum
+        self._velocity: dict[int, Tensor] = {}
+
+    @torch.no_grad()
+    def step(self, skip: Tensor) -> None:
+        """One update; none where ``skip`` is true."""
+        for group in self._adam.param_groups:
+            for tensor in group["params"]:
+                if tensor.grad is None or tensor.ndim < 2:
+                    continue
+                kept = self._velocity.setdefault(id(tensor), torch.zeros_like(tensor))
+                kept.mul_(self._momentum).add_(tensor.grad)
+                direction = orthogonal(tensor.grad + self._momentum * kept)
+                # as large as Adam's: a root mean square of about 0.2 times the rate
+                scale = 0.2 * max(tensor.shape) ** 0.5
+                change = direction * (scale * group["lr"])
+                tensor.sub_(torch.where(skip, torch.zeros_like(change), change))
+
+
+def orthogonal(G: Tensor) -> Tensor:
+    """The nearest matrix with orthonormal rows or columns, by five Newton-Schulz rounds."""
+    X: Tensor = G / (G.norm() + 1e-20)
+    wide = X.shape[0] <= X.shape[1]
+    X = X if wide else X.T
+    for _ in range(5):
+        A = X @ X.T
+        X = 3.4445 * X + (-4.7750 * A + 2.0315 * A @ A) @ X
+    return X if wide else X.T
+
+
+def with_muon(factor: float) -> Idea:
+    """The orthogonalised update at ``factor`` times Adam's rate."""
+
+    def run(step: BankStep, rows: Rows) -> None:
+        step.optimizer = Orthogonalised(step.optimizer)
+        _trained(step, rows)
+
+    return Idea(lambda base: {"lr": base["lr"] * factor}, train=run)
+
+
+def with_lbfgs(step: BankStep, rows: Rows) -> None:
+    """A quasi-Newton method on all rows, as many passes over them as Adam has; no noise."""
+    optimizer = torch.optim.LBFGS(
+        [tensor for tensor in step.trained if tensor.requires_grad],
+        max_iter=step.config.max_epochs,
+        max_eval=step.config.max_epochs,
+        history_size=LBFGS_HISTORY,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        solution = step.weights(training=True)
+        loss, gradients = data_pass(
+            rows, solution.weights, step.config.activation, step.loss, chunk=step.chunk
+        )
+        torch.autograd.backward(solution.weights, gradients)
+        return loss
+
+    optimizer.step(closure)
+
+
+def with_restarts(step: BankStep, rows: Rows) -> None:
+    """Two cosine cycles of half the length; the second begins with fresh momenta."""
+    half = replace(step.config, max_epochs=step.config.max_epochs // 2)
+    for _ in range(2):
+        again = BankStep(step.state, half, generator=step.generator)
+        _trained(again, rows)
+
+
+FULL_BATCH = "the recipe: full batch, input noise"
+IDEAS: dict[str, Idea] = {
+    FULL_BATCH: Idea(),
+    "no input noise": Idea(lambda _: {"input_noise": 0.0}),
+    "mixup 0.2": Idea(lambda _: {"mixup": 0.2}),
+    "label smoothing 0.1": Idea(lambda _: {"label_smoothing": 0.1}),
+    "average of the bank, decay 0.98": Idea(lambda _: {"averaging": 0.98}),
+    "dropout 0.05 on hidden targets": Idea(lambda _: {"hidden_dropout": 0.05}),
+    "batches of 6,000, 100 epochs": Idea(batches(6_000, 100, 0.5)),
+    "batches of 2,000, 100 epochs": Idea(batches(2_000, 100, 0.3)),
+    "batches of 1,000, 60 epochs": Idea(batches(1_000, 60, 0.22)),
+    "inputs start at k-means centres": Idea(start=kmeans_inputs),
+    "hidden targets start linear in the inputs": Idea(start=linear_hidden),
+    "two cycles with a restart": Idea(train=with_restarts),
+    "Muon, rate x 0.3": with_muon(0.3),
+    "Muon, rate x 1": with_muon(1.0),
+    "Muon, rate x 3": with_muon(3.0),
+    "L-BFGS, without noise": Idea(lambda _: {"input_noise": 0.0}, train=with_lbfgs),
+    "one layer, 97 x (400 + 1,024)": Idea(shape(97, 400, 1024)),
+    "one layer, 191 x (200 + 512)": Idea(shape(191, 200, 512)),
+    "two layers, 149 x (400 + 256 + 256)": Idea(shape(149, 400, 256, 256)),
+    "two layers, 142 x (200 + 512 + 256)": Idea(shape(142, 200, 512, 256)),
+    "three layers, 149 x (400 + 256 + 128 + 128)": Idea(shape(149, 400, 256, 128, 128)),
+    "four layers, 149 x (400 + 4 x 128)": Idea(shape(149, 400, 128, 128, 128, 128)),
+}
+
+
+def main() -> None:
+    """Measure every idea on every data set, and keep it in a record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--records", type=Path, default=RECORDS)
+    parser.add_argument("--quick", action="store_true", help="a few rows and epochs")
+    options = parser.parse_args()
+    plan = {
+        "task": "One idea at a time around the recipe with input noise; 6,000 held-out rows",
+        "seeds": options.seeds,
+        "base": BASE,
+        "quick": options.quick,
+    }
+    name = f"tried{'-quick' if options.quick else ''}-{options.device}"
+    record = Record(options.records, name, plan, options.device)
+    for label, idea in IDEAS.items():
+        means = []
+        for dataset in DATASETS:
+            scores = []
+            for seed in range(options.seeds):
+                work = partial(measure, idea, dataset, seed, options.device, options.quick)
+                scores.append(record.cell(f"{label}/{dataset}/seed{seed}", work)["held_out"])
+            means.append(100 * statistics.mean(scores))
+        print(f"{label:44}", *(f"{mean:6.2f}" for mean in means), flush=True)
+    record.finish()
+    print("wrote", record.path)
+
+
+def measure(idea: Idea, dataset: str, seed: int, device: str, quick: bool) -> Mapping[str, Any]:
+    """Train once, and score the rows held out."""
+    base = BASE[dataset] | ({"max_epochs": 4, "warmup_epochs": 1} if quick else {})
+    config = TrainConfig(**{**base, **idea.changes(base)})
+    if quick:
+        config = replace(config, max_epochs=4, warmup_epochs=1)
+    step, rows, validation = begin(idea, config, load_task(dataset, quick=quick), seed, device)
+    idea.train(step, rows)
+    score, loss = step.evaluate(validation)
+    return {"held_out": float(score), "loss": float(loss), "trained": step.state.n_trained}
+
+
+def begin(
+    idea: Idea, config: TrainConfig, task: Task, seed: int, device: str
+) -> tuple[BankStep, Rows, Rows]:
+    """The first bank and all rows, as ``fit`` makes them."""
+    X = torch.cat([torch.from_numpy(part.X.copy()) for part in (task.train, task.held_out)])
+    y = torch.cat([torch.from_numpy(part.y.copy()) for part in (task.train, task.held_out)])
+    held_out = torch.arange(len(task.train.X), len(X)).numpy()
+    where = torch.device(device)
+    source = LabelledRows(X.numpy(), y.long().numpy(), 10)
+    prepared = prepare(source, config, where, seed=seed, held_out=held_out)
+    if prepared.validation is None:
+        raise AssertionError("rows were held out")
+    generator = Generator().manual_seed(seed)
+    bank = first_bank(prepared.rows, 10, config, generator)
+    bank = idea.start(bank, prepared.rows, generator)
+    step = BankStep(bank.leaves(), config, generator=noise_generator(seed, where))
+    return step, prepared.rows, prepared.validation
+
+
+def ideas_of(record: Mapping[str, Any]) -> Sequence[str]:
+    """The ideas a record holds, in its order."""
+    return list(dict.fromkeys(key.split("/")[0] for key in record["cells"]))
+
+
+if __name__ == "__main__":
+    main()

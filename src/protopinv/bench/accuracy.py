@@ -1,0 +1,106 @@
+"""The best small network of a budget: ours against an MLP that was searched as hard."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from protopinv.bench.contenders import MOST_PASSES, MOST_TRAINED, ROWS, Row, contenders
+from protopinv.bench.paper import Say, chosen, percent, require_counts, require_some, scored
+from protopinv.bench.record import Record
+from protopinv.bench.tasks import DATASETS, Rows, Task, load_task
+
+
+@dataclass(frozen=True)
+class AccuracyPlan:
+    """What to measure; everything in it is written into the record of a row."""
+
+    row: str
+    datasets: tuple[str, ...] = DATASETS
+    seeds: int = 5
+    configurations: int = 12
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        require_some("row", (self.row,), [row.key for row in ROWS])
+        require_some("datasets", self.datasets, DATASETS)
+        require_counts(self, "seeds", "configurations")
+
+
+def measure_accuracy(
+    plan: AccuracyPlan, *, device: str, folder: Path, fresh: bool = False, say: Say = lambda _: None
+) -> Record:
+    """Search on held-out rows, train the winner on all training rows, score the test set."""
+    row = next(row for row in ROWS if row.key == plan.row)
+    content = {
+        "task": "Official test sets; chosen on 6,000 training rows, then trained on all 60,000",
+        "most_trained": MOST_TRAINED,
+        "most_passes": MOST_PASSES,
+        **asdict(plan),
+    }
+    name = f"accuracy-{row.key}{'-quick' if plan.quick else ''}-{device}"
+    record = Record(folder, name, content, device, fresh=fresh)
+    if record.kept:
+        say(f"continuing {record.path}: {record.kept} cells are kept")
+    for dataset in plan.datasets:
+        task = load_task(dataset, quick=plan.quick)
+        for method in contenders(row, dataset):
+            winner = chosen(record, method, task, plan, device)
+            whole = with_all_rows(task)
+            for seed in range(plan.seeds):
+                work = partial(_tested, method, whole, winner, seed, plan, device)
+                cell = record.cell(f"test/{method.key}/{dataset}/seed{seed}", work)
+                say(f"{method.key:24} {dataset:14} seed {seed}: {100 * cell['test']:.2f} %")
+    record.finish()
+    return record
+
+
+def _tested(*arguments: Any) -> dict[str, Any]:
+    """Trained on all rows and scored: the rows once held out say nothing any more."""
+    return {name: value for name, value in scored(*arguments).items() if name != "held_out"}
+
+
+def with_all_rows(task: Task) -> Task:
+    """The task with the rows that choices were made on among those to train on."""
+    parts = (task.train, task.held_out)
+    rows = Rows(np.concatenate([p.X for p in parts]), np.concatenate([p.y for p in parts]))
+    return Task(task.name, rows, task.held_out, task.test)
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Both contenders of a row on a data set, in percent; ``ahead`` is ours minus the MLP."""
+
+    row: Row
+    dataset: str
+    ours: Any
+    mlp: Any
+
+    @property
+    def ahead(self) -> float:
+        """Points of difference between the means."""
+        return float(self.ours.mean - self.mlp.mean)
+
+
+def meetings(*records: Mapping[str, Any]) -> list[Meeting]:
+    """What the records of the rows say."""
+    found = []
+    for record in records:
+        row = next(row for row in ROWS if row.key == record["plan"]["row"])
+        for dataset in record["plan"]["datasets"]:
+            ours, mlp = (
+                percent([cell["test"] for cell in _tests(record, row, key, dataset)])
+                for key in ("protopinv", "mlp")
+            )
+            found.append(Meeting(row, dataset, ours, mlp))
+    return found
+
+
+def _tests(
+    record: Mapping[str, Any], row: Row, contender: str, dataset: str
+) -> list[Mapping[str, Any]]:
+    prefix = f"test/{row.key}/{contender}/{dataset}/"
+    return [cell for key, cell in record["cells"].items() if key.startswith(prefix)]

@@ -1,0 +1,154 @@
+"""Who meets in ``bench accuracy``: ours and an MLP, with the same ingredients and the same budget.
+
+Both may have at most 138,500 trained numbers and pass over 250 times the training rows. Both may
+use input noise, label smoothing, an average over steps, mini-batches, and in their rows the same
+stems and the same distorted copies. The ranges of both were narrowed in as many earlier trials.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from protopinv.baselines import MLPBaselineClassifier
+from protopinv.bench.methods import Method, Parameters, between
+from protopinv.estimators import ProtoPINVClassifier
+
+MOST_TRAINED = 138_500
+MOST_PASSES = 250
+CLASSES = 10
+COPIES = 9
+SIDE = 28
+QUICK: Parameters = {"max_epochs": 2, "warmup_epochs": 1, "image_copies": 0}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: which networks may enter."""
+
+    key: str
+    title: str
+    stem: bool = False
+    copies: bool = False
+    depths: tuple[int, ...] = (1,)
+
+
+ROWS = (
+    Row("one", "one hidden layer"),
+    Row("deep", "any depth", depths=(2,)),
+    Row("stem", "with a stem", stem=True, depths=(1, 1, 2)),
+    Row("one-copies", "one hidden layer, distorted copies", copies=True),
+    Row("deep-copies", "any depth, distorted copies", copies=True, depths=(2,)),
+    Row("stem-copies", "with a stem, distorted copies", stem=True, copies=True, depths=(1, 1, 2)),
+)
+
+
+def contenders(row: Row, dataset: str) -> tuple[Method, Method]:
+    """Ours and the MLP of a row; what is known of a data set beforehand is the same for both."""
+
+    def method(key: str, title: str, build: Callable[..., object], draw: Draw) -> Method:
+        fixed = {"scaling": "global", "early_stopping": False}
+        drawn = partial(draw, row=row, dataset=dataset)
+        return Method(f"{row.key}/{key}", title, build, fixed, drawn, quick=QUICK)
+
+    return (
+        method("protopinv", "**protopinv**", ProtoPINVClassifier, draw_ours),
+        method("mlp", "MLP", MLPBaselineClassifier, draw_mlp),
+    )
+
+
+Draw = Callable[..., Parameters]
+
+
+def draw_ours(random: Random, *, row: Row, dataset: str) -> Parameters:
+    """A bank: as many prototypes as the budget allows for the widths drawn."""
+    widths: tuple[int, ...]
+    if random.choice(row.depths) == 1:
+        widths = random.choice([(512,), (700,)] if row.stem else [(700,), (1000,), (1400,)])
+        d = 400 if row.stem else 250
+    else:
+        widths = random.choice([(384, 192), (384, 256), (512, 128), (512, 256)])
+        d = random.choice([250, 400])
+    batch = random.choice([2000, 4000] if row.copies else [1000, 2000])
+    rate = {1000: 0.024, 2000: 0.035, 4000: 0.05}[batch]
+    inner = [between(random, 2, 15) for _ in widths[1:]]
+    return {
+        "n_prototypes": MOST_TRAINED // (d + sum(widths) + CLASSES),
+        "hidden_sizes": widths,
+        "n_components": d,
+        "batch_size": batch,
+        **_epochs(random, row),
+        "lr": rate * between(random, 0.8, 1.6),
+        "lr_ratios": (
+            between(random, 1, 1.8),
+            between(random, 0.85, 1.5),
+            between(random, 0.95, 1.8),
+        ),
+        "ridge": (between(random, 5, 25), *inner, between(random, 0.7, 3.5)),
+        "hidden_scale": between(random, 0.43, 0.85),
+        "averaging": 0.997,
+        **_ingredients(random, row, dataset),
+    }
+
+
+def draw_mlp(random: Random, *, row: Row, dataset: str) -> Parameters:
+    """Weights: as wide a first layer as the budget allows for what else is drawn."""
+    d = random.choice([150, 250, 400])
+    if random.choice(row.depths) == 1:
+        widths: tuple[int, ...] = (MOST_TRAINED // (d + 1 + CLASSES + 1),)
+    else:
+        second = random.choice([64, 128, 192])
+        rest = MOST_TRAINED - (second + 1) * CLASSES - second
+        widths = (rest // (d + 1 + second), second)
+    batch = random.choice([1000, 2000] if row.copies else [256, 512])
+    return {
+        "hidden_sizes": widths,
+        "n_components": d,
+        "batch_size": batch,
+        **_epochs(random, row),
+        "lr": 0.0045 * (batch / 512) ** 0.5 * between(random, 0.5, 1.6),
+        "weight_decay": random.choice([0.0, between(random, 1e-3, 0.3)]),
+        "averaging": random.choice([0.0, 0.99, 0.999]),
+        **_ingredients(random, row, dataset),
+    }
+
+
+def _epochs(random: Random, row: Row) -> Parameters:
+    """Passes over the rows; with nine copies next to each image, ten times as many are passed."""
+    epochs = random.choice([12, 25] if row.copies else [60, 100])
+    return {"max_epochs": epochs, "warmup_epochs": max(1, epochs // 12)}
+
+
+def _ingredients(random: Random, row: Row, dataset: str) -> Parameters:
+    """What both may use."""
+    digits = dataset == "mnist"
+    parameters: Parameters = {
+        "activation": random.choice(["relu", "gelu", "silu"]),
+        "label_smoothing": random.choice([0.0, 0.05, 0.1]),
+        "input_noise": _noise(random, row, digits=digits),
+    }
+    if row.stem or row.copies:
+        parameters["image_shape"] = (SIDE, SIDE)
+    if row.copies:
+        parameters |= {
+            "image_copies": COPIES,
+            "copy_shift": between(random, 0.45, 1.0),
+            "copy_bend": between(random, 0.6, 1.3) if digits else random.choice([0.0, 0.25]),
+            "copy_mirror": not digits,  # a mirrored shoe is a shoe
+        }
+    if row.stem and digits:
+        kind, filters = random.choice([("pca", (16, 48)), ("kmeans", (24, 64))])
+        parameters |= {"stem": kind, "stem_filters": filters, "stem_pool": 4}
+        parameters["stem_patch"] = random.choice([5, 7])
+    elif row.stem:
+        parameters |= {"stem": "pca", "stem_filters": 25, "stem_patch": 5}
+        parameters["stem_pool"] = random.choice([5, 6])
+    return parameters
+
+
+def _noise(random: Random, row: Row, *, digits: bool) -> float:
+    if row.copies:
+        return random.choice([0.0, between(random, 0.1, 0.3)])
+    if row.stem:
+        return between(random, 0.5, 0.75) if digits else between(random, 0.22, 0.4)
+    return between(random, 0.6, 0.9) if digits else between(random, 0.3, 0.48)
