@@ -45,7 +45,7 @@ def test_both_have_the_same_ingredients(row: Row, dataset: str):
 
 @DATA
 def test_a_quick_run_measures_both_and_says_who_is_ahead(tmp_path: Path):
-    plan = AccuracyPlan("one", datasets=("mnist",), quick=True)
+    plan = AccuracyPlan("one", "mnist", quick=True)
     record = measure_accuracy(plan, device="cpu", folder=tmp_path)
     kept = json.loads(record.path.read_text())
     (meeting,) = meetings(kept)
@@ -60,4 +60,4 @@ def test_a_quick_run_measures_both_and_says_who_is_ahead(tmp_path: Path):
 
 def test_an_unknown_row_is_named():
     with pytest.raises(ConfigError, match=r"row must be some of one, deep.* Got two"):
-        AccuracyPlan("two")
+        AccuracyPlan("two", "mnist")

@@ -9,24 +9,24 @@ from typing import Any
 import numpy as np
 
 from protopinv.bench.contenders import MOST_PASSES, MOST_TRAINED, ROWS, Row, contenders
-from protopinv.bench.paper import Say, chosen, percent, require_counts, require_some, scored
+from protopinv.bench.paper import Say, Score, chosen, percent, require_counts, require_some, scored
 from protopinv.bench.record import Record
 from protopinv.bench.tasks import DATASETS, Rows, Task, load_task
 
 
 @dataclass(frozen=True)
 class AccuracyPlan:
-    """What to measure; everything in it is written into the record of a row."""
+    """What to measure; everything in it is written into the record."""
 
     row: str
-    datasets: tuple[str, ...] = DATASETS
+    dataset: str
     seeds: int = 5
     configurations: int = 12
     quick: bool = False
 
     def __post_init__(self) -> None:
         require_some("row", (self.row,), [row.key for row in ROWS])
-        require_some("datasets", self.datasets, DATASETS)
+        require_some("dataset", (self.dataset,), DATASETS)
         require_counts(self, "seeds", "configurations")
 
 
@@ -41,19 +41,18 @@ def measure_accuracy(
         "most_passes": MOST_PASSES,
         **asdict(plan),
     }
-    name = f"accuracy-{row.key}{'-quick' if plan.quick else ''}-{device}"
+    name = f"accuracy{'-quick' if plan.quick else ''}-{row.key}-{plan.dataset}-{device}"
     record = Record(folder, name, content, device, fresh=fresh)
     if record.kept:
         say(f"continuing {record.path}: {record.kept} cells are kept")
-    for dataset in plan.datasets:
-        task = load_task(dataset, quick=plan.quick)
-        for method in contenders(row, dataset):
-            winner = chosen(record, method, task, plan, device)
-            whole = with_all_rows(task)
-            for seed in range(plan.seeds):
-                work = partial(_tested, method, whole, winner, seed, plan, device)
-                cell = record.cell(f"test/{method.key}/{dataset}/seed{seed}", work)
-                say(f"{method.key:24} {dataset:14} seed {seed}: {100 * cell['test']:.2f} %")
+    task = load_task(plan.dataset, quick=plan.quick)
+    for method in contenders(row, plan.dataset):
+        winner = chosen(record, method, task, plan, device)
+        whole = with_all_rows(task)
+        for seed in range(plan.seeds):
+            work = partial(_tested, method, whole, winner, seed, plan, device)
+            cell = record.cell(f"test/{method.key}/seed{seed}", work)
+            say(f"{method.key:24} {plan.dataset:14} seed {seed}: {100 * cell['test']:.2f} %")
     record.finish()
     return record
 
@@ -76,31 +75,25 @@ class Meeting:
 
     row: Row
     dataset: str
-    ours: Any
-    mlp: Any
+    ours: Score
+    mlp: Score
 
     @property
     def ahead(self) -> float:
         """Points of difference between the means."""
-        return float(self.ours.mean - self.mlp.mean)
+        return self.ours.mean - self.mlp.mean
 
 
 def meetings(*records: Mapping[str, Any]) -> list[Meeting]:
-    """What the records of the rows say."""
+    """What the records say, each of a row and a data set."""
     found = []
     for record in records:
         row = next(row for row in ROWS if row.key == record["plan"]["row"])
-        for dataset in record["plan"]["datasets"]:
-            ours, mlp = (
-                percent([cell["test"] for cell in _tests(record, row, key, dataset)])
-                for key in ("protopinv", "mlp")
-            )
-            found.append(Meeting(row, dataset, ours, mlp))
+        ours, mlp = (percent(_tests(record, key)) for key in ("protopinv", "mlp"))
+        found.append(Meeting(row, record["plan"]["dataset"], ours, mlp))
     return found
 
 
-def _tests(
-    record: Mapping[str, Any], row: Row, contender: str, dataset: str
-) -> list[Mapping[str, Any]]:
-    prefix = f"test/{row.key}/{contender}/{dataset}/"
-    return [cell for key, cell in record["cells"].items() if key.startswith(prefix)]
+def _tests(record: Mapping[str, Any], contender: str) -> list[float]:
+    prefix = f"test/{record['plan']['row']}/{contender}/"
+    return [cell["test"] for key, cell in record["cells"].items() if key.startswith(prefix)]

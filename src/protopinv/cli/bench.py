@@ -125,7 +125,7 @@ def accuracy(
     """The best small network of a budget: ours against an MLP, row by row.
 
     At most 138,500 trained numbers and 250 passes over the training rows. Each is searched on 6,000
-    held-out rows, then trained on all and scored on the test set. Every row has its own record.
+    held-out rows, then trained on all and scored on the test set. Each row has a record a data set.
     """
     from protopinv.bench.accuracy import AccuracyPlan, measure_accuracy
     from protopinv.bench.contenders import ROWS
@@ -134,8 +134,9 @@ def accuracy(
 
     place = resolve_device(device).type
     plans = [
-        AccuracyPlan(row, _listed(datasets), seeds, configurations, quick)
+        AccuracyPlan(row, dataset, seeds, configurations, quick)
         for row in ([row.key for row in ROWS] if rows == "all" else _listed(rows))
+        for dataset in _listed(datasets)
     ]
     measured = []
     for plan in plans:
@@ -143,7 +144,7 @@ def accuracy(
         say(f"record: {record.path}")
         measured.append(record.content)
     if as_json:
-        answer({record["plan"]["row"]: record for record in measured}, as_json=True)
+        answer({record["name"]: record for record in measured}, as_json=True)
         return
     print("\n".join(accuracy_table(*measured)))
 
