@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 import struct
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,9 @@ def test_a_loaded_model_is_the_saved_one(model: ProtoPINVClassifier, path: Path,
     back = load(path)
     np.testing.assert_array_equal(back.predict_proba(X), model.predict_proba(X))
     np.testing.assert_array_equal(back.predict(X), model.predict(X))
-    assert back.get_params() == model.get_params()
+    assert back.config_ == model.config_
+    used = {**model.get_params(), **asdict(model.config_)}
+    assert back.get_params() == used  # "auto" has become what it was
     assert back.history_ == model.history_
     assert all(map(torch.equal, back.bank_.trained, model.bank_.trained))
     assert back.n_features_in_ == 5

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from protopinv.bank import Bank
 from protopinv.errors import ModelFileError
-from protopinv.features import FeatureMap, Stem
+from protopinv.features import FeatureMap, Front, Squash, Stem
 from protopinv.files import replacing
 from protopinv.network import ACTIVATIONS, Network
 from protopinv.plain import plain
@@ -32,6 +32,9 @@ HEADER: dict[str, Any] = {
 }
 
 
+FRONTS: dict[str, type[Front]] = {"stem": Stem, "squash": Squash}
+
+
 @dataclass(frozen=True)
 class SavedModel:
     """All that a file holds. ``config`` and ``history`` are plain JSON values."""
@@ -45,12 +48,12 @@ class SavedModel:
     bank: Bank
     features: FeatureMap
     network: Network
-    stem: Stem | None = None
+    front: Front | None = None
 
     @property
     def n_features(self) -> int:
         """Features of a row as a user gives it."""
-        return self.network.sizes[0] if self.stem is None else self.stem.n_pixels
+        return self.network.sizes[0] if self.front is None else self.front.n_inputs
 
 
 def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
@@ -67,7 +70,7 @@ def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
         "history": model.history,
     }
     parts = {
-        "stem": {} if model.stem is None else model.stem.tensors(),
+        **{name: _tensors_of(model.front, kind) for name, kind in FRONTS.items()},
         "bank": model.bank.tensors(),
         "features": model.features.tensors(),
         "network": model.network.tensors(),
@@ -104,7 +107,7 @@ def load(path: str | Path) -> SavedModel:
             bank=Bank.from_tensors(_part(tensors, "bank")),
             features=FeatureMap.from_tensors(_part(tensors, "features")),
             network=Network.from_tensors(_part(tensors, "network"), header["activation"]),
-            stem=Stem.from_tensors(stem) if (stem := _part(tensors, "stem")) else None,
+            front=_front(tensors),
         )
         fault = _fault(model)
     except (KeyError, TypeError, IndexError) as error:
@@ -136,6 +139,17 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             "program. Give a file written by 'protopinv train' or save()."
         )
     return header, tensors
+
+
+def _tensors_of(front: Front | None, kind: type[Front]) -> dict[str, Tensor]:
+    return front.tensors() if isinstance(front, kind) else {}
+
+
+def _front(tensors: Mapping[str, Tensor]) -> Front | None:
+    for name, kind in FRONTS.items():
+        if part := _part(tensors, name):
+            return kind.from_tensors(part)
+    return None
 
 
 def _part(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
@@ -176,8 +190,8 @@ def _fault(model: SavedModel) -> str | None:
         return f"{weights[-1].shape[1]} outputs for {len(model.classes)} classes"
     if len(model.features.mean) != model.network.sizes[0]:
         return "the feature map and the network differ in features"
-    if model.stem is not None and model.stem.n_outputs != model.network.sizes[0]:
-        return "the stem and the network differ in features"
+    if model.front is not None and model.front.n_outputs != model.network.sizes[0]:
+        return "what stands before the network and the network differ in features"
     if model.feature_names is not None and len(model.feature_names) != model.n_features:
         return f"{len(model.feature_names)} feature names for {model.n_features} features"
     if not all(bool(torch.isfinite(tensor).all()) for tensor in (*weights, *bank.trained)):

@@ -91,6 +91,7 @@ def test_an_mlp_takes_the_steps_that_torch_takes() -> None:
         schedule="constant",
         warmup_epochs=0,
         max_epochs=15,
+        scaling="feature",
         dtype="float64",
         random_state=0,
     )

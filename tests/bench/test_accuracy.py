@@ -2,6 +2,7 @@
 
 import json
 import os
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -29,7 +30,7 @@ def test_nothing_that_is_drawn_exceeds_the_budget(row: Row, dataset: str):
             if "n_prototypes" in drawn:
                 trained = config.n_prototypes * sum(sizes)
             else:
-                trained = sum((a + 1) * b for a, b in zip(sizes, sizes[1:], strict=False))
+                trained = sum((a + 1) * b for a, b in pairwise(sizes))
             assert trained <= MOST_TRAINED
             assert trained > 0.95 * MOST_TRAINED
             assert config.max_epochs * (1 + config.image_copies) <= MOST_PASSES

@@ -205,7 +205,7 @@ def test_a_named_set_without_its_files_is_refused(tmp_path: Path, folder: Path) 
         (
             ["train", "bugs.csv", "--target", "kind", "--lr", "-1"],
             ExitCode.USAGE,
-            ["lr must be a positive number. Got -1.0."],
+            ["lr must be a positive number. Got -1."],
         ),
         (
             ["train", "bugs.csv", "--target", "kind", "--ridge", "much"],

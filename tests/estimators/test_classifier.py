@@ -18,7 +18,7 @@ from protopinv.data import load_data
 from protopinv.errors import ConfigError
 from protopinv.estimators.checks import hold_out
 from protopinv.network import propagate
-from protopinv.train.config import FIELDS, TrainConfig
+from protopinv.train.config import FIELDS, offered_default
 
 
 def quick(**options: object) -> ProtoPINVClassifier:
@@ -30,7 +30,7 @@ def test_every_hyperparameter_is_a_constructor_argument_with_the_same_default() 
     params = ProtoPINVClassifier().get_params()
     assert set(params) == {*FIELDS, "device", "random_state", "verbose"}
     assert {name: params[name] for name in FIELDS} == {
-        name: getattr(TrainConfig, name) for name in FIELDS
+        name: offered_default(name) for name in FIELDS
     }
 
 

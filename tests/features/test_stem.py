@@ -123,7 +123,7 @@ def test_flat_rows_and_images_give_the_same_model(digits) -> None:
     np.testing.assert_allclose(with_channel.predict_proba(X), expected)
     assert flat.score(X, y) > 0.97
     assert flat.n_features_in_ == 64
-    assert flat.n_shipped_ == flat.network_.n_shipped + flat.stem_.n_numbers
+    assert flat.n_shipped_ == flat.network_.n_shipped + flat.front_.n_numbers
 
 
 def test_a_model_with_a_stem_is_saved_and_loaded(digits, tmp_path) -> None:

@@ -49,7 +49,7 @@ def test_noisy_labels_are_stopped_early_and_it_pays() -> None:
     X_new, _ = noisy_rows(4000, 1)
     truth = (X_new[:, 0] > 0).astype(int)
     chosen = {"hidden_sizes": 64, "max_epochs": 120, "random_state": 0}
-    plain = ProtoPINVClassifier(60, **chosen).fit(X, y)
+    plain = ProtoPINVClassifier(60, early_stopping=False, **chosen).fit(X, y)
     crossed = ProtoPINVClassifier(60, early_stopping="cross", **chosen).fit(X, y)
     assert plain.n_iter_ == 120
     assert crossed.n_iter_ < 60
@@ -79,3 +79,16 @@ def test_a_model_stopped_that_way_is_saved_and_loaded(blobs, tmp_path) -> None:
 def test_the_mlp_says_that_it_cannot(blobs) -> None:
     with pytest.raises(ConfigError, match=r"early_stopping must be True or False here"):
         MLPBaselineClassifier(early_stopping="cross").fit(*blobs)
+
+
+def test_folds_are_shown_but_an_observer_sees_the_last_training_only(blobs, capsys) -> None:
+    X, y = blobs
+    seen = []
+    model = ProtoPINVClassifier(
+        10, hidden_sizes=8, max_epochs=30, early_stopping="cross", verbose=1
+    )
+    model.fit(X, y, observer=seen.append)
+    assert [report.epoch for report in seen] == list(range(model.n_iter_))
+    shown = capsys.readouterr().err
+    assert "fold 1 of 4, epoch 30/30" in shown
+    assert "fold 4 of 4, epoch 30/30" in shown

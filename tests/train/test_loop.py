@@ -191,7 +191,7 @@ def test_control_c_keeps_the_best_bank_and_warns() -> None:
         X, y = load_iris(return_X_y=True)
         warnings.simplefilter("always")
         model = ProtoPINVClassifier(20, hidden_sizes=(8,), max_epochs=10**6, verbose=1,
-                                    schedule="constant", random_state=0)
+                                    early_stopping=False, schedule="constant", random_state=0)
         model.fit(X, y)
         history = model.history_
         print(history.ending, history.kept_epoch == history.best_epoch, model.score(X, y) > 0.8)

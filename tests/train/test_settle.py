@@ -5,14 +5,14 @@ import pytest
 
 from protopinv import ProtoPINVClassifier
 from protopinv.train.config import AUTO, FIELDS, TrainConfig, offered_default
-from protopinv.train.settle import BATCH_ROWS, CROSS_ROWS, FULL_BATCH_ROWS, DataShape, settle
+from protopinv.train.settle import SIZES, TABLE_FEATURES, DataShape, settle
 
 OFFERED = {name: offered_default(name) for name in FIELDS}
 LEFT_OPEN = [
     name for name in FIELDS if OFFERED[name] == AUTO and getattr(TrainConfig, name) != AUTO
 ]
 SMALL = DataShape(n_rows=150, n_features=4, n_classes=3)
-LARGE = DataShape(n_rows=FULL_BATCH_ROWS + 1, n_features=20, n_classes=2)
+LARGE = DataShape(n_rows=50_000, n_features=20, n_classes=2)
 
 
 @pytest.mark.parametrize("shape", [SMALL, LARGE])
@@ -26,11 +26,13 @@ def test_what_is_given_stays(shape: DataShape):
     given = {
         "n_prototypes": 7,
         "hidden_sizes": (9, 5),
+        "ridge": (1.0, 2.0, 3.0),
         "max_epochs": 11,
         "batch_size": None,
         "lr": 0.3,
         "warmup_epochs": 2,
         "early_stopping": True,
+        "scaling": "none",
     }
     assert set(given) == set(LEFT_OPEN)
     config = settle({**OFFERED, **given}, shape)
@@ -38,13 +40,22 @@ def test_what_is_given_stays(shape: DataShape):
 
 
 def test_folds_choose_the_length_for_few_rows_only():
-    at, beyond = (settle(OFFERED, DataShape(CROSS_ROWS + n, 5, 2)) for n in (0, 1))
+    at, beyond = (settle(OFFERED, DataShape(int(SIZES[0].most_rows) + n, 5, 2)) for n in (0, 1))
     assert (at.early_stopping, beyond.early_stopping) == ("cross", False)
+    too_few, rare = (settle(OFFERED, DataShape(n, 5, k)) for n, k in ((39, 2), (199, 20)))
+    assert (too_few.early_stopping, rare.early_stopping) == (False, False)
+
+
+def test_tables_have_their_tails_squashed_and_images_one_scale():
+    shapes = (DataShape(100, TABLE_FEATURES, 2), DataShape(100, TABLE_FEATURES + 1, 2))
+    assert [settle(OFFERED, shape).scaling for shape in shapes] == ["squash", "feature"]
+    images = {**OFFERED, "stem": "pca", "image_shape": (8, 8)}
+    assert settle(images, shapes[0]).scaling == "global"
 
 
 def test_many_rows_are_taken_in_batches_with_fewer_epochs_and_a_lower_rate():
     small, large = settle(OFFERED, SMALL), settle(OFFERED, LARGE)
-    assert (small.batch_size, large.batch_size) == (None, BATCH_ROWS)
+    assert (small.batch_size, large.batch_size) == (None, SIZES[-1].batch_size)
     assert large.max_epochs < small.max_epochs
     assert large.lr < small.lr
     assert large.warmup_epochs < small.warmup_epochs

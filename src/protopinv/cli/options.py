@@ -4,12 +4,12 @@ import inspect
 from collections.abc import Callable
 from dataclasses import Field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
 from protopinv.errors import ConfigError
-from protopinv.train.config import TrainConfig, offered_default
+from protopinv.train.config import AUTO, TrainConfig, offered_default
 
 Data = Annotated[
     str, typer.Argument(help="A CSV or Parquet file, or digits, mnist, fashion-mnist.")
@@ -30,13 +30,14 @@ def with_hyperparameters(command: Callable[..., None]) -> Callable[..., None]:
     for item in fields(TrainConfig):
         plain = _is_plain(item)
         default = offered_default(item.name)
+        kind = _with_auto(item.type) if item.metadata["auto"] else item.type
         added.append(
             inspect.Parameter(
                 item.name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=default if plain else _to_text(default),
                 annotation=Annotated[
-                    item.type if plain else str, typer.Option(help=item.metadata["help"])
+                    kind if plain else str, typer.Option(help=item.metadata["help"])
                 ],
             )
         )
@@ -56,8 +57,14 @@ def parse_hyperparameters(options: dict[str, Any]) -> dict[str, Any]:
 
 def _is_plain(item: Field[Any]) -> bool:
     """Whether an option is of one type, so that no text has to be read here."""
-    plain = item.type in (int, float, bool) or get_origin(item.type) is Literal
-    return plain and not item.metadata["auto"]
+    if get_origin(item.type) is Literal:
+        return True
+    return item.type in (int, float, bool) and not item.metadata["auto"]
+
+
+def _with_auto(kind: Any) -> Any:
+    """A choice of words with "auto" among them."""
+    return Literal[(AUTO, *get_args(kind))]
 
 
 def _to_text(value: Any) -> str:

@@ -47,8 +47,8 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         The hyperparameters as they were used: every "auto" settled.
     bank_ : Bank
         The trained prototypes.
-    stem_ : Stem or None
-        The convolutional stem before the network.
+    front_ : Stem, Squash or None
+        What stands before the network and does not fold into it.
     features_ : FeatureMap
         Scaling and projection before the network, already folded into ``network_``.
     history_ : History
@@ -63,7 +63,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         *,
         hidden_sizes: Sequence[int] | int | str = AUTO,
         activation: str = TrainConfig.activation,
-        ridge: Sequence[float] | float = TrainConfig.ridge,
+        ridge: Sequence[float] | float | str = AUTO,
         learn_ridge: Sequence[bool] | bool = TrainConfig.learn_ridge,
         weight_penalty: float = TrainConfig.weight_penalty,
         condition_penalty: float = TrainConfig.condition_penalty,
@@ -80,7 +80,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         copy_shift: float = TrainConfig.copy_shift,
         copy_bend: float = TrainConfig.copy_bend,
         copy_mirror: bool = TrainConfig.copy_mirror,
-        scaling: str = TrainConfig.scaling,
+        scaling: str = AUTO,
         projection: str = TrainConfig.projection,
         n_components: int | None = TrainConfig.n_components,
         max_epochs: int | str = AUTO,
@@ -176,7 +176,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         self.classes_ = classes
         self.config_ = config
         self.bank_ = model.bank
-        self.stem_ = model.stem
+        self.front_ = model.front
         self.features_ = model.features
         self.network_ = model.network
         self.history_ = model.history

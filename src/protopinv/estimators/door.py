@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from protopinv.errors import ConfigError, DataError
 from protopinv.estimators.checks import plain_labels, resolve_device, torch_ready
-from protopinv.features import Stem, map_side
+from protopinv.features import Front, map_side
 from protopinv.network import Network
 from protopinv.train.config import AUTO, FIELDS, TrainConfig, offered_default
 from protopinv.train.prepare import LabelledRows, piece_rows, seen_by_network
@@ -59,12 +59,12 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
     random_state: Any
     classes_: NDArray[Any]
     network_: Network
-    stem_: Stem | None = None
+    front_: Front | None = None
 
     @property
     def n_shipped_(self) -> int:
         """Numbers that must be stored to predict."""
-        return self.network_.n_shipped + (0 if self.stem_ is None else self.stem_.n_numbers)
+        return self.network_.n_shipped + (0 if self.front_ is None else self.front_.n_numbers)
 
     def _rows(self, X: Any, y: Any) -> tuple[LabelledRows, NDArray[Any]]:
         """Checked rows with labels 0, 1, ..., and the classes these stand for."""
@@ -100,10 +100,10 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         X = validate_data(self, X, reset=False, dtype="numeric")
         device = resolve_device(self.device)
         network = self.network_.to(device)
-        stem = None if self.stem_ is None else self.stem_.to(device)
-        size = piece_rows(max(network.sizes), stem, device)
+        front = None if self.front_ is None else self.front_.to(device)
+        size = piece_rows(max(network.sizes), front, device)
         pieces = [
-            network(seen_by_network(_copied(X[start : start + size]).to(device), stem))
+            network(seen_by_network(_copied(X[start : start + size]).to(device), front))
             for start in range(0, len(X), size)
         ]
         return torch.cat(pieces).cpu()

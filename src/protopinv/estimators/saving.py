@@ -35,7 +35,7 @@ def save(estimator: ProtoPINVClassifier, path: str | Path) -> None:
         bank=estimator.bank_,
         features=estimator.features_,
         network=estimator.network_,
-        stem=estimator.stem_,
+        front=estimator.front_,
     )
     model_file.save(saved, path, written_by=f"protopinv {__version__}")
 
@@ -63,7 +63,7 @@ def load(path: str | Path) -> ProtoPINVClassifier:
     estimator.bank_ = saved.bank
     estimator.features_ = saved.features
     estimator.network_ = saved.network
-    estimator.stem_ = saved.stem
+    estimator.front_ = saved.front
     estimator.n_iter_ = estimator.history_.n_epochs
     estimator.n_features_in_ = saved.n_features
     if saved.feature_names is not None:

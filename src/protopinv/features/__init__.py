@@ -1,17 +1,27 @@
-"""What stands before the network: scaling, PCA and PLS, all one affine map that folds away."""
+"""What stands before the network.
+
+Scaling, PCA and PLS are one affine map that folds away. A front does not: a convolutional stem for
+images, or heavy tails squashed in columns of a table.
+"""
 
 from protopinv.features.distort import distorted
 from protopinv.features.fit import fit_feature_map, fit_wide_feature_map
 from protopinv.features.map import FeatureMap
 from protopinv.features.moments import Moments, measure_moments
+from protopinv.features.squash import Squash, fit_squash
 from protopinv.features.stem import Stem, fit_stem, map_side
+
+Front = Stem | Squash
 
 __all__ = [
     "FeatureMap",
+    "Front",
     "Moments",
+    "Squash",
     "Stem",
     "distorted",
     "fit_feature_map",
+    "fit_squash",
     "fit_stem",
     "fit_wide_feature_map",
     "map_side",

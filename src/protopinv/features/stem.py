@@ -63,7 +63,7 @@ class Stem:
         return 2 * len(self.stages[-1].filters) * self.pool**2
 
     @property
-    def n_pixels(self) -> int:
+    def n_inputs(self) -> int:
         """Numbers of an image."""
         return math.prod(self.image_shape)
 
@@ -73,7 +73,7 @@ class Stem:
         filters = self.stages[0].filters
         size = filters.shape[-1] - 1
         height, width, _ = self.image_shape
-        return max(self.n_pixels, 2 * len(filters) * (height - size) * (width - size))
+        return max(self.n_inputs, 2 * len(filters) * (height - size) * (width - size))
 
     @property
     def n_numbers(self) -> int:
@@ -86,6 +86,10 @@ class Stem:
         for index, stage in enumerate(self.stages):
             Z = stage(Z if index == 0 else functional.avg_pool2d(Z, 2))
         return functional.adaptive_avg_pool2d(Z, self.pool).flatten(1)
+
+    def features(self, X: Tensor) -> Float[Tensor, "n f"]:
+        """The same from rows of any number type, in float64; the filters work in float32."""
+        return self(X.float()).double()
 
     def images(self, X: Float[Tensor, "n d"]) -> Images:
         """Rows as images, channels first."""

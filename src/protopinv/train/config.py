@@ -15,7 +15,7 @@ Activation = Literal["relu", "silu", "gelu", "tanh", "sigmoid"]
 InputInit = Literal["stratified", "normal"]
 OutputInit = Literal["balanced", "normal"]
 StemKind = Literal["none", "pca", "kmeans", "random"]
-Scaling = Literal["none", "global", "feature"]
+Scaling = Literal["none", "global", "feature", "squash"]
 Projection = Literal["none", "pca", "pls"]
 Schedule = Literal["cosine", "constant"]
 Solver = Literal["auto", "dual", "primal", "svd"]
@@ -38,7 +38,9 @@ class TrainConfig:
     n_prototypes: int = _option(150, "Prototypes in the bank.", auto=True)
     hidden_sizes: Sequence[int] | int = _option((512,), "Hidden widths, one a layer.", auto=True)
     activation: Activation = _option("relu", "Activation of the hidden layers.")
-    ridge: Sequence[float] | float = _option(10.0, "Ridge of the solves: one, or one a layer.")
+    ridge: Sequence[float] | float = _option(
+        10.0, "Ridge of the solves: one, or one a layer.", auto=True
+    )
     learn_ridge: Sequence[bool] | bool = _option(False, "Train the ridge: one, or one a layer.")
     weight_penalty: float = _option(0.0, "Penalty on the solved weights, in the loss.")
     condition_penalty: float = _option(0.0, "Penalty on ill-conditioned prototype matrices.")
@@ -57,7 +59,11 @@ class TrainConfig:
     copy_shift: float = _option(1.0, "Pixels by which a copy is shifted, standard deviation.")
     copy_bend: float = _option(1.0, "Pixels by which points of a copy are moved, likewise.")
     copy_mirror: bool = _option(False, "Turn every other copy left to right.")
-    scaling: Scaling = _option("feature", "One factor for all features, one each, or none.")
+    scaling: Scaling = _option(
+        "feature",
+        "One factor for all features, one each, and heavy tails squashed, or none.",
+        auto=True,
+    )
     projection: Projection = _option("pca", "Projection before the network.")
     n_components: int | None = _option(400, "Projected features at most; None keeps all.")
     max_epochs: int = _option(250, "Passes over the training rows.", auto=True)

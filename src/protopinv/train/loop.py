@@ -21,16 +21,20 @@ from protopinv.train.stopping import Best, copied, put_back
 class EpochReport:
     """What an observer may look at; reading a number waits for the device.
 
-    ``state`` is what is being trained, a Bank here; the next step changes it in place.
+    ``state`` is what is being trained, a Bank here; the next step changes it in place. ``fold``
+    is empty unless a fold is being trained, to choose the number of epochs.
     """
 
     epoch: int
     loss: Float[Tensor, ""]
     validation_score: Float[Tensor, ""] | None
+    validation_loss: Float[Tensor, ""] | None
     state: Any
+    fold: str = ""
 
 
-Observer = Callable[[EpochReport], None]
+# One that returns True ends the training there.
+Observer = Callable[[EpochReport], bool | None]
 
 
 def train(
@@ -56,9 +60,8 @@ def train(
     try:
         for epoch in range(config.max_epochs if epochs is None else epochs):
             report = run.epoch(epoch)
-            if observer is not None:
-                observer(report)
-            if config.early_stopping is True and run.stalled(epoch):
+            told_to_stop = observer is not None and observer(report) is True
+            if told_to_stop or (config.early_stopping is True and run.stalled(epoch)):
                 ending = "stopped early"
                 break
     except KeyboardInterrupt:
@@ -97,12 +100,12 @@ class _Run:
         if self.validation is None:
             self.recorder.add(numbers)
             self.best.offer(at_start, -loss, loss, epoch)
-            return EpochReport(epoch, loss, None, self.step.state)
+            return EpochReport(epoch, loss, None, None, self.step.state)
         score, validation_loss = self.taken.evaluate(self.validation)
         numbers |= {"validation_score": score, "validation_loss": validation_loss}
         self.recorder.add(numbers)
         self.best.offer(self.step.kept, score, validation_loss, epoch)
-        return EpochReport(epoch, loss, score, self.step.state)
+        return EpochReport(epoch, loss, score, validation_loss, self.step.state)
 
     def stalled(self, epoch: int) -> bool:
         """Whether the best epoch is long past; on a GPU asked only when the guard reads anyway."""

@@ -1,7 +1,8 @@
 """From rows to a model: prepare, train, fold."""
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,28 +12,30 @@ from torch import Generator
 
 from protopinv.bank import Bank
 from protopinv.errors import TrainingError
-from protopinv.features import FeatureMap, Stem
+from protopinv.features import FeatureMap, Front
 from protopinv.network import Network, solve_weights
 from protopinv.train.bank_step import BankStep, architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
-from protopinv.train.loop import Observer, train
+from protopinv.train.loop import EpochReport, Observer, train
 from protopinv.train.prepare import LabelledRows, first_bank, noise_generator, prepare
 from protopinv.train.step import SOLVE_TOLERANCE
 
 FOLDS = 4
 SMOOTHED = 9
+# A fold ends when its lowest loss is this share of all epochs ago.
+PATIENCE = 0.3
 
 
 @dataclass(frozen=True)
 class Model:
     """A trained bank, the map before it, and the plain network both fold into.
 
-    A stem stands before the network and does not fold.
+    A front stands before the network and does not fold.
     """
 
     bank: Bank
-    stem: Stem | None
+    front: Front | None
     features: FeatureMap
     network: Network
     history: History
@@ -50,6 +53,8 @@ def train_classifier(
 ) -> Model:
     """Train on all rows but ``held_out``, the row numbers to validate on.
 
+    ``observer`` is shown the epochs of folds too; their reports have a name.
+
     With early_stopping="cross" and nothing held out, four folds say after how many epochs the
     loss on rows not seen is lowest; then all rows are trained on for as many.
     """
@@ -62,12 +67,33 @@ def train_classifier(
     if config.early_stopping != "cross" or held_out is not None:
         return trained(held_out, observer, None)
     losses = []
-    for rows in stratified_folds(source.labels, FOLDS, seed):
-        model = trained(rows, None, None)
+    folds = stratified_folds(source.labels, FOLDS, seed)
+    patience = max(1, round(PATIENCE * config.max_epochs))
+    for number, rows in enumerate(folds, start=1):
+        watch = _FoldWatch(observer, f"fold {number} of {len(folds)}", patience)
+        model = trained(rows, watch, None)
         if model.history.ending == "interrupted":
             return model
         losses.append(model.history.validation_loss)
     return trained(None, observer, best_length(losses))
+
+
+class _FoldWatch:
+    """Shows a fold to an observer, and ends it when its loss on rows not seen has long risen."""
+
+    def __init__(self, observer: Observer | None, name: str, patience: int) -> None:
+        self._observer = observer
+        self._name = name
+        self._patience = patience
+        self._best = (math.inf, 0)
+
+    def __call__(self, report: EpochReport) -> bool:
+        if self._observer is not None:
+            self._observer(replace(report, fold=self._name))
+        loss = math.inf if report.validation_loss is None else float(report.validation_loss)
+        if loss < self._best[0]:
+            self._best = (loss, report.epoch)
+        return report.epoch - self._best[1] >= self._patience
 
 
 def _train_once(
@@ -92,8 +118,8 @@ def _train_once(
         epochs=epochs,
     )
     bank, features = step.state.to("cpu"), prepared.features.to("cpu")
-    stem = None if prepared.stem is None else prepared.stem.to("cpu")
-    return Model(bank, stem, features, fold(bank, features, config), history)
+    front = None if prepared.front is None else prepared.front.to("cpu")
+    return Model(bank, front, features, fold(bank, features, config), history)
 
 
 def stratified_folds(
@@ -107,8 +133,12 @@ def stratified_folds(
 
 
 def best_length(losses: Sequence[Sequence[float]]) -> int:
-    """Epochs with the lowest mean loss, smoothed so that one lucky epoch does not win."""
-    mean = np.mean(np.array(losses), axis=0)
+    """Epochs with the lowest mean loss, smoothed so that one lucky epoch does not win.
+
+    A fold that ended early had a rising loss; it counts with its last.
+    """
+    longest = max(map(len, losses))
+    mean = np.mean([np.pad(curve, (0, longest - len(curve)), "edge") for curve in losses], axis=0)
     half = SMOOTHED // 2
     padded = np.pad(mean, half, mode="edge")
     smooth = np.convolve(padded, np.ones(SMOOTHED) / SMOOTHED, mode="valid")

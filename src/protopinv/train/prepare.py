@@ -24,9 +24,11 @@ from protopinv.bank import (
 from protopinv.errors import DataError
 from protopinv.features import (
     FeatureMap,
+    Front,
     Stem,
     distorted,
     fit_feature_map,
+    fit_squash,
     fit_stem,
     fit_wide_feature_map,
     measure_moments,
@@ -37,10 +39,10 @@ from protopinv.train.settle import DataShape
 
 # Rows are converted to float64 a piece at a time, about this many numbers.
 PIECE_NUMBERS = 2**20
-# The same for the maps of a stem, and how many rows its filters are made from.
+# The same for the maps of a stem, and how many rows a front is made from.
 STEM_NUMBERS = 2**23
 GPU_STEM_NUMBERS = 2**28
-STEM_ROWS = 5_000
+FRONT_ROWS = 5_000
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class LabelledRows:
     X: NDArray[Any]
     labels: NDArray[np.integer[Any]]
     n_classes: int
-    stem: Stem | None = None
+    front: Front | None = None
 
     @property
     def shape(self) -> DataShape:
@@ -59,8 +61,8 @@ class LabelledRows:
 
     @property
     def n_features(self) -> int:
-        """Features a row has, behind the stem if there is one."""
-        return self.X.shape[1] if self.stem is None else self.stem.n_outputs
+        """Features a row has, behind the front if there is one."""
+        return self.X.shape[1] if self.front is None else self.front.n_outputs
 
     def pieces(
         self,
@@ -73,27 +75,27 @@ class LabelledRows:
 
         ``change`` is done to rows before anything else.
         """
-        size = piece_rows(width, self.stem, device)
+        size = piece_rows(width, self.front, device)
         for numbers in np.array_split(chosen, max(1, -(-len(chosen) // size))):
             rows = torch.from_numpy(self.X[numbers]).to(device)
             rows = rows if change is None else change(rows)
             yield (
-                seen_by_network(rows, self.stem),
+                seen_by_network(rows, self.front),
                 torch.from_numpy(self.labels[numbers]).to(device),
             )
 
 
-def piece_rows(width: int, stem: Stem | None, device: torch.device | str) -> int:
+def piece_rows(width: int, front: Front | None, device: torch.device | str) -> int:
     """Rows to take at a time; the maps of a stem get more room, or convolutions would crawl."""
-    if stem is None:
+    if not isinstance(front, Stem):
         return max(1, PIECE_NUMBERS // width)
     room = STEM_NUMBERS if torch.device(device).type == "cpu" else GPU_STEM_NUMBERS
-    return max(1, room // max(stem.widest, width))
+    return max(1, room // max(front.widest, width))
 
 
-def seen_by_network(X: Tensor, stem: Stem | None) -> Float[Tensor, "n d"]:
-    """Rows in float64, behind the stem if there is one; a stem works in float32."""
-    return X.double() if stem is None else stem(X.float()).double()
+def seen_by_network(X: Tensor, front: Front | None) -> Float[Tensor, "n d"]:
+    """Rows in float64, behind the front if there is one."""
+    return X.double() if front is None else front.features(X)
 
 
 def features_of(
@@ -109,7 +111,7 @@ def features_of(
         for X, y in source.pieces(chosen, device, width=d + k)
     )
     choices: dict[str, Any] = {
-        "scaling": config.scaling,
+        "scaling": "feature" if config.scaling == "squash" else config.scaling,
         "projection": config.projection,
         "n_components": config.n_components,
     }
@@ -174,9 +176,9 @@ def noise_generator(seed: int, device: torch.device) -> Generator:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A fitted feature map, behind a stem or not, and rows as the network sees them."""
+    """A fitted feature map, behind a front or not, and rows as the network sees them."""
 
-    stem: Stem | None
+    front: Front | None
     features: FeatureMap
     rows: Rows
     validation: Rows | None
@@ -190,33 +192,37 @@ def prepare(
     seed: int,
     held_out: NDArray[np.integer[Any]] | None = None,
 ) -> Prepared:
-    """Fit stem and map on all rows but ``held_out``, and project both."""
+    """Fit front and map on all rows but ``held_out``, and project both."""
     everything = np.arange(len(source.X))
     kept = everything if held_out is None else np.setdiff1d(everything, held_out)
-    stem = None if config.stem == "none" else stem_of(source, kept, config, device, seed)
-    source = replace(source, stem=stem)
+    front = front_of(source, kept, config, device, seed)
+    source = replace(source, front=front)
     features = features_of(source, kept, config, device)
     changes = distortions(config, seed)
     rows = project_rows(source, kept, features, config, device, changes)
     if held_out is None:
-        return Prepared(stem, features, rows, None)
+        return Prepared(front, features, rows, None)
     validation = project_rows(source, held_out, features, config, device)
-    return Prepared(stem, features, rows, validation)
+    return Prepared(front, features, rows, validation)
 
 
-def stem_of(
+def front_of(
     source: LabelledRows,
     chosen: NDArray[np.integer[Any]],
     config: TrainConfig,
     device: torch.device,
     seed: int,
-) -> Stem:
-    """The stem that the configuration asks for, from some of the chosen rows."""
+) -> Front | None:
+    """What the configuration asks for, from some of the chosen rows."""
+    if config.stem == "none" and config.scaling != "squash":
+        return None
     generator = Generator().manual_seed(seed)
-    order = torch.randperm(len(chosen), generator=generator)[:STEM_ROWS]
-    X = torch.from_numpy(source.X[chosen[order.numpy()]]).to(device).float()
+    order = torch.randperm(len(chosen), generator=generator)[:FRONT_ROWS]
+    X = torch.from_numpy(source.X[chosen[order.numpy()]]).to(device)
+    if config.stem == "none":
+        return fit_squash(X.double())
     return fit_stem(
-        X,
+        X.float(),
         config.image,
         kind=config.stem,
         n_filters=config.filters,

@@ -13,16 +13,22 @@ LINES_ELSEWHERE = 10
 def progress(
     total: int, *, enabled: bool, also: Observer | None = None
 ) -> Iterator[Observer | None]:
-    """An observer for ``train`` that shows how far it is and calls ``also``; None for neither."""
+    """An observer that shows how far training is and calls ``also``; None for neither.
+
+    Folds are shown but no concern of ``also``.
+    """
+
+    def call_also(report: EpochReport) -> bool | None:
+        return also(report) if also is not None and not report.fold else None
+
     if not enabled:
-        yield also
+        yield None if also is None else call_also
         return
     with _display(total) as show:
 
-        def both(report: EpochReport) -> None:
+        def both(report: EpochReport) -> bool | None:
             show(report)
-            if also is not None:
-                also(report)
+            return call_also(report)
 
         yield both
 
@@ -44,7 +50,7 @@ def _display(total: int) -> Iterator[Observer]:
         yield _line_printer(total)
         return
     columns = (
-        TextColumn("training"),
+        TextColumn("{task.description:11}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[numbers]}"),
@@ -56,7 +62,12 @@ def _display(total: int) -> Iterator[Observer]:
 
         def show(report: EpochReport) -> None:
             if report.epoch % every == 0 or report.epoch + 1 == total:
-                bar.update(task, completed=report.epoch + 1, numbers=_numbers(report))
+                bar.update(
+                    task,
+                    description=report.fold or "training",
+                    completed=report.epoch + 1,
+                    numbers=_numbers(report),
+                )
 
         yield show
 
@@ -66,8 +77,9 @@ def _line_printer(total: int) -> Observer:
 
     def show(report: EpochReport) -> None:
         done = report.epoch + 1
-        if done % every == 0 or done == total:
-            print(f"epoch {done}/{total} {_numbers(report)}", file=sys.stderr, flush=True)
+        if done == total or (done % every == 0 and not report.fold):
+            stage = f"{report.fold}, " if report.fold else ""
+            print(f"{stage}epoch {done}/{total} {_numbers(report)}", file=sys.stderr, flush=True)
 
     return show
 

@@ -1,21 +1,16 @@
 """What "auto" means: hyperparameters from the shape of the data, every rule written once.
 
-The rules were chosen by cross-validation on public tables, see docs/defaults.md.
+The rules were chosen by cross-validation on public tables; docs/defaults.md tells how.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from protopinv.train.config import AUTO, TrainConfig
 
-# Up to so many rows the number of epochs is chosen in folds: small noisy tables overfit, larger
-# ones did not gain from it.
-CROSS_ROWS = 3_000
-# Up to so many rows a step takes all of them; beyond, more steps are worth more than exact ones.
-FULL_BATCH_ROWS = 10_000
-BATCH_ROWS = 512
-WARM_UP_SHARE = 0.08
+Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -27,7 +22,35 @@ class DataShape:
     n_classes: int
 
 
-def settle(given: Mapping[str, Any], shape: DataShape) -> TrainConfig:
+@dataclass(frozen=True)
+class Size:
+    """What suits tables of at most so many rows."""
+
+    most_rows: float
+    n_prototypes: int
+    hidden_sizes: tuple[int, ...]
+    ridge: float
+    batch_size: int | None
+    chooses_epochs: bool
+
+
+# Few rows need smooth layers, and folds that say when to stop: small noisy tables overfit, larger
+# ones did not gain from it. With many rows more steps are worth more than exact ones.
+SIZES = (
+    Size(3_000, 60, (128,), 30.0, None, chooses_epochs=True),
+    Size(10_000, 100, (128,), 10.0, None, chooses_epochs=False),
+    Size(math.inf, 150, (256,), 10.0, 512, chooses_epochs=False),
+)
+PROTOTYPES_OF_A_CLASS = 4
+# Folds need rows to say anything: so many in all, and for each class on average.
+FOLDS_LEAST_ROWS = 40
+FOLDS_LEAST_OF_A_CLASS = 10
+# Tables have so many columns at most, each with a meaning and a distribution of its own.
+TABLE_FEATURES = 200
+WARM_UP_SHARE = 0.08
+
+
+def settle(given: Values, shape: DataShape) -> TrainConfig:
     """The configuration with a value for every "auto"; what is given otherwise stays as it is."""
     values = dict(given)
     for name, rule in _RULES.items():
@@ -36,15 +59,14 @@ def settle(given: Mapping[str, Any], shape: DataShape) -> TrainConfig:
     return TrainConfig(**values)
 
 
-def check(given: Mapping[str, Any]) -> TrainConfig:
+def check(given: Values) -> TrainConfig:
     """Raise ConfigError for a value outside its range, before there is any data.
 
     What is "auto" has the value in TrainConfig.
     """
-    fixed = {
-        name: value for name, value in given.items() if not (name in _RULES and is_auto(value))
-    }
-    return TrainConfig(**fixed)
+    return TrainConfig(
+        **{name: value for name, value in given.items() if name not in _RULES or not is_auto(value)}
+    )
 
 
 def is_auto(value: Any) -> bool:
@@ -52,41 +74,45 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == AUTO
 
 
-def _n_prototypes(_: Mapping[str, Any], shape: DataShape) -> int:
-    """100, more for large tables; at least four for each class."""
-    p = 100 if shape.n_rows <= FULL_BATCH_ROWS else 150
-    return max(p, 4 * shape.n_classes)
+def size_of(shape: DataShape) -> Size:
+    """The smallest size that holds so many rows."""
+    return next(size for size in SIZES if shape.n_rows <= size.most_rows)
 
 
-def _hidden_sizes(_: Mapping[str, Any], shape: DataShape) -> tuple[int, ...]:
-    return (128,) if shape.n_rows <= FULL_BATCH_ROWS else (256,)
+def _n_prototypes(_: Values, shape: DataShape) -> int:
+    return max(size_of(shape).n_prototypes, PROTOTYPES_OF_A_CLASS * shape.n_classes)
 
 
-def _batch_size(_: Mapping[str, Any], shape: DataShape) -> int | None:
-    return None if shape.n_rows <= FULL_BATCH_ROWS else BATCH_ROWS
+def _scaling(values: Values, shape: DataShape) -> str:
+    if values["stem"] != "none" or values["image_copies"] > 0:
+        return "global"  # pixels have one unit
+    return "squash" if shape.n_features <= TABLE_FEATURES else "feature"
 
 
-def _max_epochs(values: Mapping[str, Any], _: DataShape) -> int:
+def _max_epochs(values: Values, _: DataShape) -> int:
     return 250 if values["batch_size"] is None else 60
 
 
-def _lr(values: Mapping[str, Any], _: DataShape) -> float:
+def _lr(values: Values, _: DataShape) -> float:
     return 0.05 if values["batch_size"] is None else 0.02
 
 
-def _warmup_epochs(values: Mapping[str, Any], _: DataShape) -> int:
+def _warmup_epochs(values: Values, _: DataShape) -> int:
     return round(WARM_UP_SHARE * int(values["max_epochs"]))
 
 
-def _early_stopping(_: Mapping[str, Any], shape: DataShape) -> bool | str:
-    return "cross" if shape.n_rows <= CROSS_ROWS else False
+def _early_stopping(_: Values, shape: DataShape) -> bool | str:
+    enough = max(FOLDS_LEAST_ROWS, FOLDS_LEAST_OF_A_CLASS * shape.n_classes)
+    return "cross" if size_of(shape).chooses_epochs and shape.n_rows >= enough else False
 
 
 # In this order: a rule may look at what those before it have settled.
-_RULES: dict[str, Any] = {
+_RULES: dict[str, Callable[[Values, DataShape], Any]] = {
     "n_prototypes": _n_prototypes,
-    "hidden_sizes": _hidden_sizes,
-    "batch_size": _batch_size,
+    "hidden_sizes": lambda _, shape: size_of(shape).hidden_sizes,
+    "ridge": lambda _, shape: size_of(shape).ridge,
+    "scaling": _scaling,
+    "batch_size": lambda _, shape: size_of(shape).batch_size,
     "max_epochs": _max_epochs,
     "lr": _lr,
     "warmup_epochs": _warmup_epochs,

@@ -1,0 +1,68 @@
+"""Columns with heavy tails, brought in: prices, counts and rates as a network likes them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+# A column is squashed where the mean fourth power of its standard scores is larger: 3 for a normal
+# distribution, 9 for an exponential one.
+HEAVY_TAIL = 10.0
+# The middle half of a normal distribution is so many standard deviations wide.
+MIDDLE_HALF = 1.35
+
+
+@dataclass(frozen=True)
+class Squash:
+    """x -> asinh((x - centre) / width) in the chosen columns; straight near the centre."""
+
+    chosen: Bool[Tensor, " d"]
+    centre: Float[Tensor, " d"]
+    width: Float[Tensor, " d"]
+
+    @property
+    def n_inputs(self) -> int:
+        """Features that go in."""
+        return len(self.chosen)
+
+    @property
+    def n_outputs(self) -> int:
+        """Features that come out."""
+        return len(self.chosen)
+
+    @property
+    def n_numbers(self) -> int:
+        """Numbers that must be stored."""
+        return 2 * int(self.chosen.sum())
+
+    def features(self, X: Tensor) -> Float[Tensor, "n d"]:
+        """Rows of any number type, squashed, in float64."""
+        X = X.double()
+        return torch.where(self.chosen, torch.asinh((X - self.centre) / self.width), X)
+
+    def to(self, device: torch.device | str) -> "Squash":
+        """The same elsewhere."""
+        return Squash(*(tensor.to(device) for tensor in self.tensors().values()))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor under a name, for a file."""
+        return {"chosen": self.chosen, "centre": self.centre, "width": self.width}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Squash":
+        """What ``tensors`` came from."""
+        return cls(tensors["chosen"], tensors["centre"], tensors["width"])
+
+
+def fit_squash(X: Float[Tensor, "n d"]) -> Squash | None:
+    """For columns with heavy tails: median, and the width of the middle half; None without any."""
+    mean, sd = X.mean(0), X.std(0, unbiased=False)
+    chosen = ((X - mean) / sd).pow(4).mean(0) > HEAVY_TAIL  # a constant column gives nan: no
+    if not bool(chosen.any()):
+        return None
+    low, centre, high = X.quantile(torch.tensor([0.25, 0.5, 0.75]).to(X), dim=0)
+    middle = (high - low) / MIDDLE_HALF
+    width = torch.where(middle > 1e-9 * sd, middle, sd)  # half of the values may be one and same
+    return Squash(chosen, centre, torch.where(chosen, width, 1.0))

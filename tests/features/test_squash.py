@@ -1,0 +1,93 @@
+"""Laws of squashed columns: heavy tails only, order kept, straight near the centre, saved."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import protopinv
+from protopinv import ProtoPINVClassifier
+from protopinv.features import Squash, fit_squash
+
+
+def columns(n: int = 2000) -> torch.Tensor:
+    """Normal, log-normal, two values (one rare), constant."""
+    rng = np.random.default_rng(0)
+    rare = (rng.random(n) < 0.02).astype(float)
+    made = [rng.normal(size=n), np.exp(2 * rng.normal(size=n)), rare, np.full(n, 7.0)]
+    return torch.from_numpy(np.stack(made, axis=1))
+
+
+def fitted(X: torch.Tensor) -> Squash:
+    squash = fit_squash(X)
+    assert squash is not None
+    return squash
+
+
+def test_columns_with_heavy_tails_are_chosen_and_others_pass():
+    X = columns()
+    squash = fitted(X)
+    assert squash.chosen.tolist() == [False, True, True, False]
+    Z = squash.features(X)
+    assert torch.equal(Z[:, [0, 3]], X[:, [0, 3]])
+    assert squash.n_numbers == 4
+
+
+def test_without_heavy_tails_there_is_nothing_to_do():
+    assert fit_squash(columns()[:, [0, 3]]) is None
+
+
+def test_order_is_kept_and_the_tail_is_brought_in():
+    X = columns()[:, 1:2]
+    Z = fitted(X).features(X)
+    assert torch.equal(X[:, 0].argsort(stable=True), Z[:, 0].argsort(stable=True))
+
+    def tail(values: torch.Tensor) -> float:
+        scores = (values - values.mean()) / values.std()
+        return float(scores.pow(4).mean())
+
+    assert tail(X) > 10 > tail(Z)
+
+
+def test_two_values_keep_their_shape():
+    """A column of two values stays one: scaled as before, it is the same column."""
+    X = columns()[:, 2:3]
+    Z = fitted(X).features(X)
+
+    def scaled(values: torch.Tensor) -> torch.Tensor:
+        return (values - values.mean()) / values.std()
+
+    assert torch.allclose(scaled(X), scaled(Z))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32])
+def test_any_number_type_comes_out_in_float64(dtype: torch.dtype):
+    X = columns().abs().clamp_max(200).to(dtype)
+    assert fitted(columns()).features(X).dtype == torch.float64
+
+
+def heavy_rows(n: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    Z = rng.normal(size=(n, 3))
+    return np.exp(2.5 * Z), (np.sin(2 * Z[:, 0]) + Z[:, 1] > 0).astype(int)
+
+
+def test_a_network_learns_from_tails_what_it_could_not_before(tmp_path: Path):
+    X, y = heavy_rows(900)
+    options = {"max_epochs": 120, "early_stopping": False, "random_state": 0, "device": "cpu"}
+    plain = ProtoPINVClassifier(60, scaling="feature", **options).fit(X[:600], y[:600])
+    squashed = ProtoPINVClassifier(60, scaling="squash", **options).fit(X[:600], y[:600])
+    assert plain.front_ is None
+    assert squashed.score(X[600:], y[600:]) > plain.score(X[600:], y[600:]) + 0.03
+    squashed.save(tmp_path / "m.safetensors")
+    again = protopinv.load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(again.predict_proba(X), squashed.predict_proba(X))
+    assert again.n_features_in_ == 3
+    assert squashed.n_shipped_ == squashed.network_.n_shipped + 6
+
+
+def test_a_projection_may_follow():
+    X, y = heavy_rows(300)
+    model = ProtoPINVClassifier(20, scaling="squash", projection="pca", max_epochs=20).fit(X, y)
+    assert model.predict_proba(X).shape == (300, 2)
