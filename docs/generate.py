@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from accuracy_page import accuracy_page
 from results_page import results_page
 from typer.main import get_command
 
@@ -52,8 +53,13 @@ def _exit_codes() -> list[str]:
 
 
 def _pages() -> dict[Path, bytes]:
-    text, figures = results_page(newest_records(RECORDS))
-    pages = {HERE / "cli.md": command_line(), HERE / "results.md": f"{NOTICE}\n{text}"}
+    newest = newest_records(RECORDS)
+    text, figures = results_page(newest)
+    pages = {
+        HERE / "cli.md": command_line(),
+        HERE / "results.md": f"{NOTICE}\n{text}",
+        HERE / "accuracy.md": f"{NOTICE}\n{accuracy_page(newest)}",
+    }
     drawn = {HERE / "figures" / name: content for name, content in figures.items()}
     return {path: page.encode() for path, page in pages.items()} | drawn
 

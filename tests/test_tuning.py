@@ -85,8 +85,9 @@ def test_a_trial_that_cannot_be_trained_is_passed_over(blobs) -> None:
 
 def test_the_default_space_is_valid_everywhere(blobs) -> None:
     X, y = blobs
-    found = tune(X, y, n_trials=3, estimator=ProtoPINVClassifier(max_epochs=5, device="cpu"))
+    found = tune(X, y, n_trials=3, estimator=ProtoPINVClassifier(device="cpu"))
     assert set(found.parameters) <= set(ProtoPINVClassifier().get_params())
+    assert found.model.n_iter_ == found.parameters["max_epochs"]  # nothing is stopped early
 
 
 def test_bad_calls_are_named(blobs) -> None:
@@ -100,7 +101,7 @@ def test_the_command_saves_the_winner(blobs, tmp_path: Path) -> None:
     table = np.column_stack([X, y])
     np.savetxt(tmp_path / "t.csv", table, delimiter=",", header=header, comments="", fmt="%.6g")
     command = [sys.executable, "-m", "protopinv", "tune", str(tmp_path / "t.csv"), "--json"]
-    command += ["--target", "kind", "--trials", "2", "--max-epochs", "20"]
+    command += ["--target", "kind", "--trials", "2"]
     command += ["--study", str(tmp_path / "s.log"), "-o", str(tmp_path / "m.safetensors")]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     answer = json.loads(result.stdout)

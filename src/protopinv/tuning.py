@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from protopinv.errors import ConfigError, TrainingError
 from protopinv.estimators import ProtoPINVClassifier
 from protopinv.optional import require
 from protopinv.train.loop import EpochReport
+from protopinv.train.settle import SIZES, is_auto
 
 STUDY = "protopinv"
 # Small tables are scored in three folds, larger ones on one fifth of the rows.
@@ -36,7 +38,11 @@ class Tuned:
 
 
 def default_space(trial: Any, n_rows: int) -> dict[str, Any]:
-    """One configuration; every range is given here, wide enough for images and for small tables."""
+    """One configuration; every range is given here, wide enough for images and for small tables.
+
+    The number of epochs is searched like the rest.
+    """
+    small = n_rows <= SIZES[-2].most_rows
     depth = trial.suggest_int("depth", 1, 2)
     first = trial.suggest_float("ridge_first", 0.1, 300, log=True)
     last = trial.suggest_float("ridge_last", 0.01, 30, log=True)
@@ -47,12 +53,16 @@ def default_space(trial: Any, n_rows: int) -> dict[str, Any]:
         "n_prototypes": trial.suggest_int("n_prototypes", 10, max(11, min(300, n_rows)), log=True),
         "hidden_sizes": (width,) * depth,
         "ridge": (first, last) if inner is None else (first, inner, last),
-        "lr": trial.suggest_float("lr", 0.01, 0.15, log=True),
+        "max_epochs": trial.suggest_int(
+            "max_epochs", *((25, 250) if small else (10, 60)), log=True
+        ),
+        "batch_size": None if small else trial.suggest_categorical("batch", [256, 512, 1024]),
+        "lr": trial.suggest_float("lr", *((0.01, 0.15) if small else (0.005, 0.08)), log=True),
         "activation": trial.suggest_categorical("activation", ["relu", "silu", "gelu"]),
         "hidden_scale": trial.suggest_float("hidden_scale", 0.3, 1.5, log=True),
         "hidden_decay": trial.suggest_categorical("hidden_decay", [0.0, 0.1, 1.0]),
         "label_smoothing": trial.suggest_categorical("label_smoothing", [0.0, 0.05, 0.1]),
-        "scaling": trial.suggest_categorical("scaling", ["feature", "global"]),
+        "scaling": trial.suggest_categorical("scaling", ["squash", "feature", "global"]),
         "input_noise": trial.suggest_float("input_noise", 0.05, 1.0, log=True) if noise else 0.0,
     }
 
@@ -74,14 +84,17 @@ def tune(
 ) -> Tuned:
     """Find hyperparameters for these rows, and train a model with them on all rows.
 
-    ``estimator`` gives what the space leaves alone (device, max_epochs, a stem). With a
+    ``estimator`` gives what the space leaves alone (device, projection, a stem). With a
     ``study_file`` a search that was stopped goes on: ``n_trials`` counts those of earlier calls.
+    No training is stopped early unless the estimator or the space asks for it.
     Ctrl-C ends the search and trains the best so far.
     """
     if n_trials < 1:
         raise ConfigError(f"n_trials must be 1 or more. Got {n_trials}. Raise it.")
     optuna = require("optuna", extra="tune", why="Tuning")
-    base = ProtoPINVClassifier() if estimator is None else estimator
+    base = ProtoPINVClassifier() if estimator is None else clone(estimator)
+    if is_auto(base.early_stopping):
+        base.set_params(early_stopping=False)
     study = _study(optuna, study_file, seed)
     # Trials take rows apart; the winner is given X as it came, and learns its column names.
     objective = _Objective(optuna, base, np.asarray(X), np.asarray(y), space, seed)

@@ -71,12 +71,17 @@ def with_all_rows(task: Task) -> Task:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Both contenders of a row on a data set, in percent; ``ahead`` is ours minus the MLP."""
+    """Both contenders of a row on a data set, in percent.
+
+    ``drawn`` are their means over all drawn configurations on held-out rows: a typical result.
+    """
 
     row: Row
     dataset: str
     ours: Score
     mlp: Score
+    ours_drawn: float
+    mlp_drawn: float
 
     @property
     def ahead(self) -> float:
@@ -90,10 +95,21 @@ def meetings(*records: Mapping[str, Any]) -> list[Meeting]:
     for record in records:
         row = next(row for row in ROWS if row.key == record["plan"]["row"])
         ours, mlp = (percent(_tests(record, key)) for key in ("protopinv", "mlp"))
-        found.append(Meeting(row, record["plan"]["dataset"], ours, mlp))
+        drawn = (_drawn(record, key) for key in ("protopinv", "mlp"))
+        found.append(Meeting(row, record["plan"]["dataset"], ours, mlp, *drawn))
     return found
 
 
 def _tests(record: Mapping[str, Any], contender: str) -> list[float]:
     prefix = f"test/{record['plan']['row']}/{contender}/"
     return [cell["test"] for key, cell in record["cells"].items() if key.startswith(prefix)]
+
+
+def _drawn(record: Mapping[str, Any], contender: str) -> float:
+    prefix = f"search/{record['plan']['row']}/{contender}/"
+    found = [
+        cell["held_out"] or 0.0
+        for key, cell in record["cells"].items()
+        if key.startswith(prefix) and key.endswith("/seed0")
+    ]
+    return percent(found).mean

@@ -38,11 +38,19 @@ def paper_table(*records: Mapping[str, Any]) -> list[str]:
 
 def accuracy_table(*records: Mapping[str, Any]) -> list[str]:
     """A line a row and data set: ours, the MLP, and the difference."""
-    header = ["row", "data", "protopinv %", "MLP %", "ahead by"]
+    header = ["row", "data", "protopinv %", "MLP %", "ahead by", "drawn", "drawn, MLP"]
     return markdown(
         header,
         [
-            [m.row.title, NAMES[m.dataset], str(m.ours), str(m.mlp), f"{m.ahead:+.2f}"]
+            [
+                m.row.title,
+                NAMES[m.dataset],
+                str(m.ours),
+                str(m.mlp),
+                f"{m.ahead:+.2f}",
+                f"{m.ours_drawn:.2f}",
+                f"{m.mlp_drawn:.2f}",
+            ]
             for m in meetings(*records)
         ],
     )

@@ -35,7 +35,7 @@ def demo(as_json: AsJson = False) -> None:
         "epochs": estimator.n_iter_,
         "seconds": estimator.history_.seconds,
         "trained_numbers": estimator.bank_.n_trained,
-        "shipped_numbers": estimator.network_.n_shipped,
+        "shipped_numbers": estimator.n_shipped_,
     }
     answer(
         {**values, "confusion": asdict(result)["confusion"]} if as_json else values, as_json=as_json

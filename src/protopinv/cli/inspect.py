@@ -23,7 +23,7 @@ def inspect(model: ModelPath, as_json: AsJson = False) -> None:
         "projected_features": estimator.features_.n_components,
         "ridge": estimator.bank_.ridge.tolist(),
         "trained_numbers": estimator.bank_.n_trained,
-        "shipped_numbers": estimator.network_.n_shipped,
+        "shipped_numbers": estimator.n_shipped_,
         "epochs": history.n_epochs,
         "ended": history.ending,
         "loss": history.loss[-1] if history.loss else None,

@@ -53,6 +53,8 @@ def train(
     )
     estimator.config()
     rows = load_data(data, split="train", target=target, drop=drop or ())
+    if estimator.image_shape is None:
+        estimator.set_params(image_shape=rows.image_shape)
     estimator.fit(rows.X, rows.y)
     estimator.save(output)
     say(f"saved {output}")
@@ -70,7 +72,7 @@ def train(
             "validation_accuracy": history.kept_score,
             "seconds": history.seconds,
             "trained_numbers": estimator.bank_.n_trained,
-            "shipped_numbers": estimator.network_.n_shipped,
+            "shipped_numbers": estimator.n_shipped_,
             "guard": history.events,
         },
         as_json=as_json,

@@ -20,7 +20,6 @@ def tune(
     study: Annotated[
         Path | None, typer.Option(help="A file that keeps the search, to go on with it later.")
     ] = None,
-    max_epochs: Annotated[int, typer.Option(help="Epochs of a trial.")] = 250,
     device: Device = "auto",
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -42,7 +41,7 @@ def tune(
         n_trials=trials,
         timeout=timeout,
         study_file=study,
-        estimator=ProtoPINVClassifier(device=device, max_epochs=max_epochs),
+        estimator=ProtoPINVClassifier(device=device),
         seed=seed,
         verbose=int(sys.stderr.isatty()),
     )

@@ -72,8 +72,9 @@ def load_images(images: ImageSet, split: Literal["train", "test"]) -> Dataset:
     prefix = "train" if split == "train" else "t10k"
     pixels = parse_idx(*_content(images, f"{prefix}-images-idx3-ubyte"))
     labels = parse_idx(*_content(images, f"{prefix}-labels-idx1-ubyte"))
-    X = pixels.reshape(len(pixels), -1)
-    return Dataset(f"{images.name} ({split})", X, labels.astype(int))
+    n, height, width = pixels.shape
+    X = pixels.reshape(n, -1)
+    return Dataset(f"{images.name} ({split})", X, labels.astype(int), (height, width))
 
 
 def user_cache() -> Path:

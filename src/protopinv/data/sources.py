@@ -59,4 +59,4 @@ def load_digits(split: Split) -> Dataset:
     order = np.random.RandomState(0).permutation(len(X))
     is_test = np.arange(len(X)) % 4 == 0
     chosen = order[is_test if split == "test" else ~is_test]
-    return Dataset(f"digits ({split})", X[chosen], y[chosen])
+    return Dataset(f"digits ({split})", X[chosen], y[chosen], (8, 8))

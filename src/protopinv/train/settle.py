@@ -1,6 +1,6 @@
 """What "auto" means: hyperparameters from the shape of the data, every rule written once.
 
-The rules were chosen by cross-validation on public tables; docs/defaults.md tells how.
+The rules were chosen by cross-validation on public tables; docs/accuracy.md tells how.
 """
 
 import math
