@@ -9,8 +9,8 @@ optimisers, restarts.
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,19 +56,17 @@ KMEANS_ROUNDS = 10
 LBFGS_HISTORY = 10
 
 
+def _trained(step: BankStep, rows: Rows) -> None:
+    train(step, rows, clock=time.perf_counter)
+
+
 @dataclass(frozen=True)
 class Idea:
     """What it changes: fields of the recipe, the first bank, or how the bank is trained."""
 
     changes: Callable[[Parameters], Parameters] = lambda _: {}
     start: Callable[[Bank, Rows, Generator], Bank] = lambda bank, _, __: bank
-    train: Callable[[BankStep, Rows], None] = field(
-        default=lambda step, rows: _trained(step, rows)  # noqa: PLW0108
-    )
-
-
-def _trained(step: BankStep, rows: Rows) -> None:
-    train(step, rows, clock=time.perf_counter)
+    train: Callable[[BankStep, Rows], None] = _trained
 
 
 def batches(size: int, epochs: int, factor: float) -> Callable[[Parameters], Parameters]:
@@ -190,9 +188,8 @@ def with_restarts(step: BankStep, rows: Rows) -> None:
         _trained(again, rows)
 
 
-FULL_BATCH = "the recipe: full batch, input noise"
 IDEAS: dict[str, Idea] = {
-    FULL_BATCH: Idea(),
+    "the recipe: full batch, input noise": Idea(),
     "no input noise": Idea(lambda _: {"input_noise": 0.0}),
     "mixup 0.2": Idea(lambda _: {"mixup": 0.2}),
     "label smoothing 0.1": Idea(lambda _: {"label_smoothing": 0.1}),
@@ -248,7 +245,7 @@ def main() -> None:
 
 def measure(idea: Idea, dataset: str, seed: int, device: str, quick: bool) -> Mapping[str, Any]:
     """Train once, and score the rows held out."""
-    base = BASE[dataset] | ({"max_epochs": 4, "warmup_epochs": 1} if quick else {})
+    base = BASE[dataset]
     config = TrainConfig(**{**base, **idea.changes(base)})
     if quick:
         config = replace(config, max_epochs=4, warmup_epochs=1)
@@ -275,11 +272,6 @@ def begin(
     bank = idea.start(bank, prepared.rows, generator)
     step = BankStep(bank.leaves(), config, generator=noise_generator(seed, where))
     return step, prepared.rows, prepared.validation
-
-
-def ideas_of(record: Mapping[str, Any]) -> Sequence[str]:
-    """The ideas a record holds, in its order."""
-    return list(dict.fromkeys(key.split("/")[0] for key in record["cells"]))
 
 
 if __name__ == "__main__":

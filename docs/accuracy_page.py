@@ -149,7 +149,7 @@ def rules_section(record: Record | None) -> list[str]:
                 upper,
                 str(size.n_prototypes),
                 "-".join(map(str, size.hidden_sizes)),
-                f"{size.ridge:g}",
+                f"{size.ridge_a_prototype:g} a prototype",
                 batch,
                 "chosen in four folds" if size.chooses_epochs else "all",
             ]

@@ -192,6 +192,8 @@ def _fault(model: SavedModel) -> str | None:
         return "the feature map and the network differ in features"
     if model.front is not None and model.front.n_outputs != model.network.sizes[0]:
         return "what stands before the network and the network differ in features"
+    if isinstance(model.front, Squash) and (fault := model.front.fault()):
+        return fault
     if model.feature_names is not None and len(model.feature_names) != model.n_features:
         return f"{len(model.feature_names)} feature names for {model.n_features} features"
     if not all(bool(torch.isfinite(tensor).all()) for tensor in (*weights, *bank.trained)):

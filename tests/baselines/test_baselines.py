@@ -128,3 +128,11 @@ def test_an_mlp_takes_the_steps_that_torch_takes() -> None:
 def test_bad_parameters_are_named(model, message: str, blobs) -> None:
     with pytest.raises(ConfigError, match=message):
         model.fit(*blobs)
+
+
+def test_auto_has_its_own_meaning_where_a_bank_differs(blobs) -> None:
+    X, y = blobs
+    model = MLPBaselineClassifier(max_epochs=5, random_state=0).fit(X, y)
+    assert model.config_.lr == 1e-3
+    assert model.config_.early_stopping is False
+    assert model.config_.hidden_sizes == (128,)

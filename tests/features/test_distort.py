@@ -7,7 +7,9 @@ from torch import Generator
 
 from protopinv import ProtoPINVClassifier
 from protopinv.errors import ConfigError
-from protopinv.features import distorted
+from protopinv.features import Distortion
+from protopinv.train.config import TrainConfig
+from protopinv.train.prepare import LabelledRows, prepare
 
 SHAPE = (7, 9, 2)
 
@@ -16,9 +18,14 @@ def images(n: int = 20) -> torch.Tensor:
     return torch.rand(n, 7 * 9 * 2, generator=Generator().manual_seed(0))
 
 
-def change(X: torch.Tensor, seed: int = 1, **options: object) -> torch.Tensor:
+def distortion(n: int, generator: Generator | None = None, **options: object) -> Distortion:
     chosen = {"shift": 0.0, "bend": 0.0, "mirror": False} | options
-    return distorted(X, SHAPE, generator=Generator().manual_seed(seed), **chosen)
+    stream = Generator().manual_seed(1) if generator is None else generator
+    return Distortion(n, SHAPE, generator=stream, **chosen)
+
+
+def change(X: torch.Tensor, **options: object) -> torch.Tensor:
+    return distortion(len(X), **options)(X)
 
 
 def test_nothing_asked_for_changes_nothing():
@@ -40,14 +47,9 @@ def test_a_bright_square_moves_by_as_many_pixels_as_drawn():
     side = 41
     X = torch.zeros(300, side, side)
     X[:, 19:22, 19:22] = 1.0
-    Z = distorted(
-        X.flatten(1),
-        (side, side, 1),
-        shift=3.0,
-        bend=0.0,
-        mirror=False,
-        generator=Generator().manual_seed(0),
-    ).view(300, side, side)
+    stream = Generator().manual_seed(0)
+    moved = Distortion(300, (side, side, 1), shift=3.0, bend=0.0, mirror=False, generator=stream)
+    Z = moved(X.flatten(1)).view(300, side, side)
     places = torch.arange(side, dtype=torch.float32)
     for weights in (Z.sum(1), Z.sum(2)):
         centres = (weights * places).sum(1) / weights.sum(1)
@@ -55,22 +57,60 @@ def test_a_bright_square_moves_by_as_many_pixels_as_drawn():
         assert 2.5 < centres.std() < 3.5
 
 
-def test_a_bend_moves_parts_of_an_image_apart_and_keeps_its_range():
-    X = images()
-    Z = change(X, bend=1.5)
-    assert (Z - X).abs().amax() > 0.1
-    assert Z.min() >= X.min() - 1e-5
-    assert Z.max() <= X.max() + 1e-5
+def test_a_bend_moves_parts_of_an_image_differently_and_keeps_its_range():
+    """Two squares in opposite corners: a shift would move both alike."""
+    side = 41
+    X = torch.zeros(300, side, side)
+    X[:, 7:10, 7:10] = 1.0
+    X[:, 31:34, 31:34] = 1.0
+    stream = Generator().manual_seed(0)
+    bent = Distortion(300, (side, side, 1), shift=0.0, bend=2.0, mirror=False, generator=stream)
+    Z = bent(X.flatten(1)).view(300, side, side)
+    assert Z.min() >= 0
+    assert Z.max() <= 1 + 1e-5
+    places = torch.arange(20, dtype=torch.float32)
+    upper, lower = Z[:, :20, :20].sum(2), Z[:, 21:, 21:].sum(2)
+    centres = [(part * places).sum(1) / part.sum(1) for part in (upper, lower)]
+    moves = torch.stack([centre - centre.mean() for centre in centres])
+    assert (moves.std(1) > 0.8).all()
+    assert abs(torch.corrcoef(moves)[0, 1]) < 0.3
 
 
-def test_a_stream_gives_new_copies_and_a_seed_the_same_ones():
-    X = images()
-    assert torch.equal(change(X, shift=1.0), change(X, shift=1.0))
-    assert not torch.equal(change(X, shift=1.0), change(X, seed=2, shift=1.0))
+def test_pieces_are_distorted_like_the_whole():
+    X = images(20)
+    whole = distortion(20, shift=1.0, bend=1.0, mirror=True)
+    parts = torch.cat([whole(X[:7]), whole(X[7:], 7)])
+    torch.testing.assert_close(parts, whole(X))
+
+
+def test_a_seed_gives_the_same_copies_and_a_stream_new_ones():
+    X, stream = images(), Generator().manual_seed(1)
+    first, second = (distortion(20, stream, shift=1.0)(X) for _ in range(2))
+    assert torch.equal(first, change(X, shift=1.0))
+    assert not torch.equal(first, second)
+
+
+def test_bytes_are_taken_as_they_are():
+    X = (255 * images()).to(torch.uint8)
+    Z = change(X)
+    assert Z.dtype == torch.float32
+    assert torch.allclose(Z, X.float(), atol=1e-2)
+
+
+def test_only_training_images_are_copied():
+    X = (255 * images(60)).to(torch.uint8).numpy()
+    source = LabelledRows(X, np.arange(60) % 2, 2)
+    config = TrainConfig(image_copies=2, image_shape=SHAPE, projection="none")
+    prepared = prepare(source, config, torch.device("cpu"), seed=0, held_out=np.arange(10))
+    assert (len(prepared.rows), len(prepared.validation)) == (150, 10)
+    itself, first, second = prepared.rows.X.split(50)
+    assert not torch.allclose(itself, first)
+    assert not torch.allclose(first, second)
+    assert torch.equal(prepared.rows.y, prepared.rows.y[:50].repeat(3))
 
 
 def test_copies_teach_a_network_what_shifted_images_are():
-    """A bar on the left or right half, trained in the middle, tested elsewhere."""
+    """Bars that lie or stand, trained in the middle, tested elsewhere."""
     rng = np.random.default_rng(0)
 
     def bars(n: int, spread: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,18 +1,24 @@
 """How many epochs: chosen in folds, then trained on all rows."""
 
+import time
+
 import numpy as np
 import pytest
+import torch
 
 from protopinv import ProtoPINVClassifier, load
 from protopinv.baselines import MLPBaselineClassifier
 from protopinv.errors import ConfigError
-from protopinv.train.model import best_length, stratified_folds
+from protopinv.train.config import TrainConfig
+from protopinv.train.loop import EpochReport
+from protopinv.train.model import best_length, stratified_folds, train_classifier
+from protopinv.train.prepare import LabelledRows
 
 
 def test_folds_hold_every_row_once_and_every_class_evenly() -> None:
-    labels = np.array([0] * 41 + [1] * 22 + [2] * 3)
+    labels = np.array([0] * 41 + [1] * 22 + [2] * 5)
     folds = stratified_folds(labels, 4, seed=0)
-    np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(66))
+    np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(68))
     counts = np.array([np.bincount(labels[fold], minlength=3) for fold in folds])
     assert (counts.max(axis=0) - counts.min(axis=0) <= 1).all()
     again, other = stratified_folds(labels, 4, seed=0), stratified_folds(labels, 4, seed=1)
@@ -20,8 +26,17 @@ def test_folds_hold_every_row_once_and_every_class_evenly() -> None:
     assert not all(map(np.array_equal, folds, other))
 
 
-def test_a_handful_of_rows_gives_fewer_folds() -> None:
-    assert len(stratified_folds(np.array([0, 1]), 4, seed=0)) == 2
+def test_a_class_with_fewer_rows_than_folds_is_never_held_out() -> None:
+    labels = np.array([0] * 20 + [1] * 3 + [2] * 4)
+    folds = stratified_folds(labels, 4, seed=0)
+    assert set(labels[np.concatenate(folds)]) == {0, 2}
+
+
+def test_rows_of_rare_classes_only_are_trained_on_to_the_end() -> None:
+    assert stratified_folds(np.array([0, 1]), 4, seed=0) == []
+    X = np.array([[0.0], [1.0]])
+    model = ProtoPINVClassifier(4, max_epochs=20, early_stopping="cross", random_state=0)
+    assert model.fit(X, [0, 1]).n_iter_ == 20
 
 
 def test_the_best_length_is_the_lowest_mean_but_no_single_lucky_epoch() -> None:
@@ -30,6 +45,8 @@ def test_the_best_length_is_the_lowest_mean_but_no_single_lucky_epoch() -> None:
     lucky[80] = 0.5
     assert best_length([curve, curve]) == 41
     assert best_length([lucky, curve]) == 41
+    ended = curve[:70]  # its loss had risen for a while, so it counts with its last
+    assert best_length([ended, curve]) == 41
     broken = curve.copy()
     broken[60:] = np.nan
     assert best_length([broken, curve]) == 41
@@ -90,5 +107,28 @@ def test_folds_are_shown_but_an_observer_sees_the_last_training_only(blobs, caps
     model.fit(X, y, observer=seen.append)
     assert [report.epoch for report in seen] == list(range(model.n_iter_))
     shown = capsys.readouterr().err
-    assert "fold 1 of 4, epoch 30/30" in shown
-    assert "fold 4 of 4, epoch 30/30" in shown
+    assert "fold 1 of 4: loss" in shown
+    assert "fold 4 of 4: loss" in shown
+    assert f"epoch {model.n_iter_}/{model.n_iter_} loss" in shown
+
+
+def test_a_fold_whose_loss_has_long_risen_is_ended() -> None:
+    X, y = noisy_rows(300, 0)
+    seen: list[EpochReport] = []
+    rows = LabelledRows(X, y, 2)
+    config = TrainConfig(n_prototypes=30, hidden_sizes=32, max_epochs=100, early_stopping="cross")
+    device = torch.device("cpu")
+    train_classifier(
+        rows, config, seed=0, device=device, clock=time.perf_counter, observer=seen.append
+    )
+    lengths = [sum(r.fold == f"fold {n} of 4" for r in seen) for n in range(1, 5)]
+    assert max(lengths) < 100
+    assert min(lengths) >= 30  # the patience
+
+
+def test_an_observer_may_end_the_training(blobs) -> None:
+    X, y = blobs
+    model = ProtoPINVClassifier(10, hidden_sizes=8, max_epochs=30, early_stopping=False)
+    model.fit(X, y, observer=lambda report: report.epoch == 6)
+    assert model.n_iter_ == 7
+    assert model.history_.ending == "stopped early"

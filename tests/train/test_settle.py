@@ -49,8 +49,26 @@ def test_folds_choose_the_length_for_few_rows_only():
 def test_tables_have_their_tails_squashed_and_images_one_scale():
     shapes = (DataShape(100, TABLE_FEATURES, 2), DataShape(100, TABLE_FEATURES + 1, 2))
     assert [settle(OFFERED, shape).scaling for shape in shapes] == ["squash", "feature"]
-    images = {**OFFERED, "stem": "pca", "image_shape": (8, 8)}
+    images = {**OFFERED, "image_shape": (8, 8)}
     assert settle(images, shapes[0]).scaling == "global"
+
+
+def test_copies_count_as_rows_for_batches():
+    images = {**OFFERED, "image_shape": (8, 8), "image_copies": 9}
+    shape = DataShape(2_000, 64, 10)
+    assert settle(OFFERED, shape).batch_size is None
+    assert settle(images, shape).batch_size == SIZES[-1].batch_size
+
+
+def test_images_may_come_with_all_their_dimensions():
+    rng = np.random.default_rng(0)
+    X = rng.random((50, 6, 5))
+    X[::2, 2] += 1
+    model = ProtoPINVClassifier(max_epochs=10, early_stopping=False, random_state=0)
+    model.fit(X, np.arange(50) % 2)
+    assert model.config_.image_shape == (6, 5)
+    assert model.config_.scaling == "global"
+    np.testing.assert_array_equal(model.predict(X), model.predict(X.reshape(50, 30)))
 
 
 def test_many_rows_are_taken_in_batches_with_fewer_epochs_and_a_lower_rate():

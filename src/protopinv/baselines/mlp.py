@@ -56,6 +56,10 @@ SHARED = (
 )
 
 
+# What "auto" means here, where it is not what it means for a bank.
+OWN = {"early_stopping": False, "lr": 1e-3}
+
+
 @with_parameters(SHARED)
 class MLPBaselineClassifier(ProbabilisticClassifier):
     """A multi-layer perceptron: Adam on the weights themselves.
@@ -82,7 +86,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
     config_ : TrainConfig
         The hyperparameters as they were used: every "auto" settled.
     network_ : Network
-        The plain network on original features, in float64.
+        The plain network on original features, behind ``front_`` if there is one, in float64.
     front_ : Stem, Squash or None
         What stands before the network and does not fold into it.
     features_ : FeatureMap
@@ -114,7 +118,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         n_components: int | None = TrainConfig.n_components,
         max_epochs: int | str = AUTO,
         batch_size: int | str | None = AUTO,
-        lr: float = 1e-3,
+        lr: float | str = AUTO,
         weight_decay: float = 0.0,
         schedule: str = TrainConfig.schedule,
         warmup_epochs: int | str = AUTO,
@@ -163,7 +167,10 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, *, observer: Observer | None = None) -> Self:
-        """Train on rows ``X`` and labels ``y``; ``observer`` is shown every epoch's report."""
+        """Train on rows ``X`` and labels ``y``.
+
+        ``observer`` is shown every epoch's report; if it returns True, training ends there.
+        """
         checked, X = with_image_shape(self.config(), X)
         if checked.early_stopping == "cross":
             raise ConfigError(
@@ -173,7 +180,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         device = resolve_device(self.device)
         (rows, classes), seed = self._rows(X, y), self._seed()
         config = settle({**self._given(), "image_shape": checked.image_shape}, rows.shape)
-        shown = progress(config.max_epochs, enabled=bool(self.verbose), also=observer)
+        shown = progress(enabled=bool(self.verbose), also=observer)
         with shown as watched, memory_named():
             held_out = hold_out(rows.labels, config.held_out, seed)
             prepared = prepare(rows, config, device, seed=seed, held_out=held_out)
@@ -205,7 +212,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
 
     def _given(self) -> dict[str, Any]:
         given = {name: getattr(self, name) for name in SHARED}
-        return {**given, "early_stopping": False} if is_auto(self.early_stopping) else given
+        return {name: OWN.get(name, v) if is_auto(v) else v for name, v in given.items()}
 
 
 @dataclass(frozen=True)

@@ -108,8 +108,8 @@ def _tests(record: Mapping[str, Any], contender: str) -> list[float]:
 def _drawn(record: Mapping[str, Any], contender: str) -> float:
     prefix = f"search/{record['plan']['row']}/{contender}/"
     found = [
-        cell["held_out"] or 0.0
+        cell["held_out"]
         for key, cell in record["cells"].items()
-        if key.startswith(prefix) and key.endswith("/seed0")
+        if key.startswith(prefix) and key.endswith("/seed0") and cell["held_out"] is not None
     ]
     return percent(found).mean

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score
 from sklearn.model_selection import StratifiedKFold
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -21,6 +22,7 @@ from sklearn.svm import SVC
 from protopinv.bench.paper import Say, require_some
 from protopinv.bench.record import Record
 from protopinv.bench.suite import IMBALANCED, Table, suite
+from protopinv.errors import ConfigError
 from protopinv.estimators import ProtoPINVClassifier
 from protopinv.optional import require
 
@@ -67,6 +69,10 @@ def measure_contest(
     say: Say = lambda _: None,
 ) -> Record:
     """Cross-validated accuracy of every contestant on every table."""
+    if plan.imbalanced and wheels is None:
+        raise ConfigError(
+            "The imbalanced tables are in a wheel. No folder with it was given. Set --wheels."
+        )
     loaders = suite(wheels)
     require_some("contestants", plan.contestants, tuple(CONTESTANTS))
     tables = plan.tables or tuple(
@@ -100,14 +106,22 @@ def measure_contest(
 
 def measure(table: Table, build: Callable[[int], Any], plan: ContestPlan) -> dict[str, Any]:
     """Accuracy on every scored fold, and the mean time of a fit."""
-    accuracies, seconds = [], []
+    accuracies, balanced, seconds = [], [], []
     for train, test in _splits(table, plan):
         started = time.perf_counter()
         model = build(0).fit(table.X[train], table.y[train])
         seconds.append(time.perf_counter() - started)
-        accuracies.append(float(model.score(table.X[test], table.y[test])))
+        answers = model.predict(table.X[test])
+        accuracies.append(float(accuracy_score(table.y[test], answers)))
+        balanced.append(_mean_recall(table.y[test], answers))
     shape = {"rows": len(table.y), "features": table.X.shape[1], "classes": len(set(table.y))}
-    return {"accuracies": accuracies, "seconds": statistics.mean(seconds), **shape}
+    scores = {"accuracies": accuracies, "balanced_accuracies": balanced}
+    return {**scores, "seconds": statistics.mean(seconds), **shape}
+
+
+def _mean_recall(truth: NDArray[Any], answers: NDArray[Any]) -> float:
+    """The share of right answers in a class, averaged over the classes there are."""
+    return statistics.mean(float((answers[truth == c] == c).mean()) for c in np.unique(truth))
 
 
 def _splits(table: Table, plan: ContestPlan) -> list[tuple[NDArray[Any], NDArray[Any]]]:
@@ -131,19 +145,23 @@ class Standing:
     losses: int
 
 
-def accuracies_of(record: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """By table and contestant, in the record's order."""
+def accuracies_of(
+    record: Mapping[str, Any], kind: str = "accuracies"
+) -> dict[str, dict[str, float]]:
+    """By table and contestant, in the record's order; ``kind`` may be "balanced_accuracies"."""
     found: dict[str, dict[str, float]] = {}
     for key, cell in record["cells"].items():
         table, contestant = key.rsplit("/", 1)
-        found.setdefault(table, {})[contestant] = statistics.mean(cell["accuracies"])
+        found.setdefault(table, {})[contestant] = statistics.mean(cell[kind])
     return found
 
 
-def standings(record: Mapping[str, Any], against: str = REFERENCE) -> list[Standing]:
+def standings(
+    record: Mapping[str, Any], against: str = REFERENCE, kind: str = "accuracies"
+) -> list[Standing]:
     """Best mean rank first; wins, level tables and losses are against one contestant."""
     names: Sequence[str] = record["plan"]["contestants"]
-    scores = accuracies_of(record)
+    scores = accuracies_of(record, kind)
     everyone = [table for table, by_name in scores.items() if set(names) <= set(by_name)]
     ranks = {table: rankdata([-scores[table][name] for name in names]) for table in everyone}
     found = []

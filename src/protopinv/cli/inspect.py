@@ -1,9 +1,12 @@
 """protopinv inspect: what a model file holds."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from protopinv.cli.options import AsJson, ModelPath
 from protopinv.cli.output import answer
+
+if TYPE_CHECKING:
+    from protopinv.features import Front
 
 
 def inspect(model: ModelPath, as_json: AsJson = False) -> None:
@@ -19,6 +22,7 @@ def inspect(model: ModelPath, as_json: AsJson = False) -> None:
         "feature_names": None if names is None else names.tolist(),
         "layers": estimator.network_.sizes,
         "activation": estimator.network_.activation,
+        "front": _front(estimator.front_),
         "prototypes": len(estimator.bank_.inputs),
         "projected_features": estimator.features_.n_components,
         "ridge": estimator.bank_.ridge.tolist(),
@@ -38,3 +42,15 @@ def inspect(model: ModelPath, as_json: AsJson = False) -> None:
     answer(values, as_json=False)
     print()
     answer(config, as_json=False)
+
+
+def _front(front: "Front | None") -> str | None:
+    """What stands before the network, in words."""
+    from protopinv.features import Stem
+
+    if front is None:
+        return None
+    if isinstance(front, Stem):
+        filters = "-".join(str(len(stage.filters)) for stage in front.stages)
+        return f"stem of {filters} filters"
+    return f"{int(front.chosen.sum())} columns squashed"

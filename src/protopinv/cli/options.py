@@ -30,7 +30,7 @@ def with_hyperparameters(command: Callable[..., None]) -> Callable[..., None]:
     for item in fields(TrainConfig):
         plain = _is_plain(item)
         default = offered_default(item.name)
-        kind = _with_auto(item.type) if item.metadata["auto"] else item.type
+        kind = _with_auto(item.type) if plain and item.metadata["auto"] else item.type
         added.append(
             inspect.Parameter(
                 item.name,
@@ -88,6 +88,6 @@ def _one(name: str, text: str) -> Any:
         except ValueError:
             continue
     raise ConfigError(
-        f"--{name.replace('_', '-')} takes numbers, true, false, none, or several with commas. "
-        f"Got {text!r}. Change it, for example to {_to_text(getattr(TrainConfig, name))}."
+        f"--{name.replace('_', '-')} takes numbers or words ({', '.join(words)}), several with "
+        f"commas. Got {text!r}. Change it, for example to {_to_text(offered_default(name))}."
     )

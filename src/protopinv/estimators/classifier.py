@@ -42,7 +42,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
     classes_ : ndarray
         The labels, sorted.
     network_ : Network
-        The plain network on original features, in float64.
+        The plain network on original features, behind ``front_`` if there is one, in float64.
     config_ : TrainConfig
         The hyperparameters as they were used: every "auto" settled.
     bank_ : Bank
@@ -155,12 +155,15 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, *, observer: Observer | None = None) -> Self:
-        """Train on rows ``X`` and labels ``y``; ``observer`` is shown every epoch's report."""
+        """Train on rows ``X`` and labels ``y``.
+
+        ``observer`` is shown every epoch's report; if it returns True, training ends there.
+        """
         checked, X = with_image_shape(self.config(), X)
         device = resolve_device(self.device)
         (rows, classes), seed = self._rows(X, y), self._seed()
         config = settle({**self._given(), "image_shape": checked.image_shape}, rows.shape)
-        shown = progress(config.max_epochs, enabled=bool(self.verbose), also=observer)
+        shown = progress(enabled=bool(self.verbose), also=observer)
         with shown as watched, memory_named():
             model = train_classifier(
                 rows,

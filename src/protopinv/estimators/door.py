@@ -1,5 +1,6 @@
 """What every classifier here shares: how it takes rows and labels, and how it predicts."""
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import Field, fields, replace
@@ -17,7 +18,7 @@ from protopinv.errors import ConfigError, DataError
 from protopinv.estimators.checks import plain_labels, resolve_device, torch_ready
 from protopinv.features import Front, map_side
 from protopinv.network import Network
-from protopinv.train.config import AUTO, FIELDS, TrainConfig, offered_default
+from protopinv.train.config import AUTO, FIELDS, TrainConfig
 from protopinv.train.prepare import LabelledRows, piece_rows, seen_by_network
 
 Estimator = TypeVar("Estimator", bound=type)
@@ -25,14 +26,15 @@ Estimator = TypeVar("Estimator", bound=type)
 
 def with_parameters(names: Sequence[str] = FIELDS) -> Callable[[Estimator], Estimator]:
     """Fill ``{parameters}`` in the docstring from TrainConfig, where each is explained once."""
-    entries = [
-        f"{item.name} : {_type_name(item)}, default={offered_default(item.name)!r}\n"
-        f"        {item.metadata['help']}"
-        for item in fields(TrainConfig)
-        if item.name in names
-    ]
 
     def fill(estimator: Estimator) -> Estimator:
+        signature = inspect.signature(estimator).parameters
+        entries = [
+            f"{item.name} : {_type_name(item)}, default={signature[item.name].default!r}\n"
+            f"        {item.metadata['help']}"
+            for item in fields(TrainConfig)
+            if item.name in names
+        ]
         estimator.__doc__ = (estimator.__doc__ or "").format(parameters="\n    ".join(entries))
         return estimator
 
@@ -43,7 +45,8 @@ def _type_name(item: Field[Any]) -> str:
     """A type as scikit-learn's docstrings write it."""
     kind: Any = item.type
     if get_origin(kind) is Literal:
-        return "{" + ", ".join(map(repr, get_args(kind))) + "}"
+        words = (AUTO, *get_args(kind)) if item.metadata["auto"] else get_args(kind)
+        return "{" + ", ".join(map(repr, words)) + "}"
     text = kind.__name__ if isinstance(kind, type) else str(kind)
     text = text.replace("collections.abc.", "").replace("typing.", "")
     return f"{text} | {AUTO!r}" if item.metadata["auto"] else text
@@ -120,12 +123,12 @@ def flat_images(X: Any) -> Any:
 
 
 def with_image_shape(config: TrainConfig, X: Any) -> tuple[TrainConfig, Any]:
-    """The shape of images where it matters, given or taken from X, and X as flat rows."""
-    if not config.takes_images:
-        return config, X
+    """The shape of images, given or taken from X, and X as flat rows."""
     shape = config.image_shape
     if getattr(X, "ndim", 2) in (3, 4):
         shape = tuple(X.shape[1:])
+    if shape is None and not config.takes_images:
+        return config, X
     if shape is None:
         raise ConfigError(
             "A stem and copies of images need their shape. X has flat rows and image_shape is "

@@ -41,7 +41,10 @@ def save(estimator: ProtoPINVClassifier, path: str | Path) -> None:
 
 
 def load(path: str | Path) -> ProtoPINVClassifier:
-    """The fitted estimator in a model file; it predicts what it did before, bit for bit."""
+    """The fitted estimator in a model file; it predicts what it did before, bit for bit.
+
+    Its parameters are those that were used: what was "auto" is settled.
+    """
     saved = model_file.load(path)
     if saved.task != CLASSIFICATION:
         raise ModelFileError(

@@ -4,7 +4,7 @@ Scaling, PCA and PLS are one affine map that folds away. A front does not: a con
 images, or heavy tails squashed in columns of a table.
 """
 
-from protopinv.features.distort import distorted
+from protopinv.features.distort import Distortion
 from protopinv.features.fit import fit_feature_map, fit_wide_feature_map
 from protopinv.features.map import FeatureMap
 from protopinv.features.moments import Moments, measure_moments
@@ -14,12 +14,12 @@ from protopinv.features.stem import Stem, fit_stem, map_side
 Front = Stem | Squash
 
 __all__ = [
+    "Distortion",
     "FeatureMap",
     "Front",
     "Moments",
     "Squash",
     "Stem",
-    "distorted",
     "fit_feature_map",
     "fit_squash",
     "fit_stem",

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from protopinv.features.map import FeatureMap
-from protopinv.features.moments import Moments, measure_moments
+from protopinv.features.moments import Moments, beyond_rounding, measure_moments
 
 
 def fit_feature_map(
@@ -61,8 +61,8 @@ def fit_wide_feature_map(
 def _inverse_deviation(moments: Moments) -> Float[Tensor, " d"]:
     """1 / standard deviation, and 1 for a feature that is constant up to rounding."""
     deviation = moments.variance.sqrt()
-    rounding = torch.finfo(deviation.dtype).eps * moments.x_mean.abs() * moments.n
-    return torch.reciprocal(torch.where(deviation > rounding, deviation, 1.0))
+    varies = beyond_rounding(deviation, moments.x_mean, moments.n)
+    return torch.reciprocal(torch.where(varies, deviation, 1.0))
 
 
 def _global_factor(moments: Moments, basis: Tensor | None) -> Float[Tensor, ""]:

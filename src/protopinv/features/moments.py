@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 
@@ -69,3 +69,10 @@ def _moments_of_chunk(X: Float[Tensor, "n d"], Y: Float[Tensor, "n k"], diagonal
     centred = X - x_mean
     scatter = centred.square().sum(0) if diagonal else centred.T @ centred
     return Moments(len(X), x_mean, y_mean, scatter, centred.T @ (Y - y_mean))
+
+
+def beyond_rounding(
+    deviation: Float[Tensor, " d"], mean: Float[Tensor, " d"], n: int
+) -> Bool[Tensor, " d"]:
+    """Which features vary by more than the rounding of n equal numbers would."""
+    return deviation > torch.finfo(deviation.dtype).eps * mean.abs() * n

@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from protopinv.features.moments import beyond_rounding
+
 # A column is squashed where the mean fourth power of its standard scores is larger: 3 for a normal
 # distribution, 9 for an exponential one.
 HEAVY_TAIL = 10.0
@@ -44,11 +46,18 @@ class Squash:
 
     def to(self, device: torch.device | str) -> "Squash":
         """The same elsewhere."""
-        return Squash(*(tensor.to(device) for tensor in self.tensors().values()))
+        return Squash.from_tensors({name: t.to(device) for name, t in self.tensors().items()})
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file."""
         return {"chosen": self.chosen, "centre": self.centre, "width": self.width}
+
+    def fault(self) -> str | None:
+        """What does not fit together, or None."""
+        if self.chosen.dtype != torch.bool or len({t.shape for t in self.tensors().values()}) != 1:
+            return "the squashed columns are not described one by one"
+        usable = (self.width > 0) & self.width.isfinite() & self.centre.isfinite()
+        return None if bool(usable.all()) else "a squashed column without a width"
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Squash":
@@ -57,9 +66,14 @@ class Squash:
 
 
 def fit_squash(X: Float[Tensor, "n d"]) -> Squash | None:
-    """For columns with heavy tails: median, and the width of the middle half; None without any."""
+    """For columns with heavy tails: median, and the width of the middle half; None without any.
+
+    Columns of two values are left alone: bent or not, they are the same once they are scaled.
+    """
     mean, sd = X.mean(0), X.std(0, unbiased=False)
-    chosen = ((X - mean) / sd).pow(4).mean(0) > HEAVY_TAIL  # a constant column gives nan: no
+    heavy = ((X - mean) / sd).pow(4).mean(0) > HEAVY_TAIL
+    two_values = ((X.amin(0) == X) | (X.amax(0) == X)).all(0)
+    chosen = heavy & ~two_values & beyond_rounding(sd, mean, len(X))
     if not bool(chosen.any()):
         return None
     low, centre, high = X.quantile(torch.tensor([0.25, 0.5, 0.75]).to(X), dim=0)

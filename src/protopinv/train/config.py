@@ -61,7 +61,8 @@ class TrainConfig:
     copy_mirror: bool = _option(False, "Turn every other copy left to right.")
     scaling: Scaling = _option(
         "feature",
-        "One factor for all features, one each, and heavy tails squashed, or none.",
+        "none; global: one factor for all features; feature: one each; squash: the same once heavy "
+        "tails are in.",
         auto=True,
     )
     projection: Projection = _option("pca", "Projection before the network.")
@@ -209,6 +210,12 @@ class TrainConfig:
             lambda v: v is None or (len(_listed(v)) in (2, 3) and positive(v)),
             "height and width, or height, width and channels, or None",
         )
+
+        if self.stem != "none" and self.scaling == "squash":
+            raise ConfigError(
+                "Columns are squashed in tables, not behind a stem. Got scaling='squash' with "
+                f"stem={self.stem!r}. Set scaling to 'global'."
+            )
 
     def _check_validation(self) -> None:
         def fraction(v: Any) -> bool:

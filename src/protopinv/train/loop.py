@@ -21,11 +21,12 @@ from protopinv.train.stopping import Best, copied, put_back
 class EpochReport:
     """What an observer may look at; reading a number waits for the device.
 
-    ``state`` is what is being trained, a Bank here; the next step changes it in place. ``fold``
-    is empty unless a fold is being trained, to choose the number of epochs.
+    ``state`` is what is being trained, a Bank here; the next step changes it in place. ``n_epochs``
+    are to be run at most. ``fold`` is empty unless a fold is trained to choose their number.
     """
 
     epoch: int
+    n_epochs: int
     loss: Float[Tensor, ""]
     validation_score: Float[Tensor, ""] | None
     validation_loss: Float[Tensor, ""] | None
@@ -55,12 +56,12 @@ def train(
     """
     started = clock()
     config = step.config
-    run = _Run(step, rows, validation)
+    run = _Run(step, rows, validation, config.max_epochs if epochs is None else epochs)
     ending: Ending = "finished" if epochs is None else "stopped early"
     try:
-        for epoch in range(config.max_epochs if epochs is None else epochs):
+        for epoch in range(run.n_epochs):
             report = run.epoch(epoch)
-            told_to_stop = observer is not None and observer(report) is True
+            told_to_stop = observer is not None and bool(observer(report))
             if told_to_stop or (config.early_stopping is True and run.stalled(epoch)):
                 ending = "stopped early"
                 break
@@ -75,8 +76,9 @@ def train(
 class _Run:
     """One training run: what an epoch does, and what is remembered of it."""
 
-    def __init__(self, step: Step, rows: Rows, validation: Rows | None) -> None:
+    def __init__(self, step: Step, rows: Rows, validation: Rows | None, n_epochs: int) -> None:
         self.step = step
+        self.n_epochs = n_epochs
         self.taken = CapturedStep(step, rows) if rows.X.is_cuda else step
         self.rows = rows
         self.validation = validation
@@ -100,12 +102,13 @@ class _Run:
         if self.validation is None:
             self.recorder.add(numbers)
             self.best.offer(at_start, -loss, loss, epoch)
-            return EpochReport(epoch, loss, None, None, self.step.state)
+            return EpochReport(epoch, self.n_epochs, loss, None, None, self.step.state)
         score, validation_loss = self.taken.evaluate(self.validation)
         numbers |= {"validation_score": score, "validation_loss": validation_loss}
         self.recorder.add(numbers)
         self.best.offer(self.step.kept, score, validation_loss, epoch)
-        return EpochReport(epoch, loss, score, validation_loss, self.step.state)
+        state = self.step.state
+        return EpochReport(epoch, self.n_epochs, loss, score, validation_loss, state)
 
     def stalled(self, epoch: int) -> bool:
         """Whether the best epoch is long past; on a GPU asked only when the guard reads anyway."""

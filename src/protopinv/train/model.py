@@ -25,6 +25,7 @@ FOLDS = 4
 SMOOTHED = 9
 # A fold ends when its lowest loss is this share of all epochs ago.
 PATIENCE = 0.3
+GPU_LOOKS = 10
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,11 @@ def train_classifier(
 
     if config.early_stopping != "cross" or held_out is not None:
         return trained(held_out, observer, None)
+    started = clock()
     losses = []
     folds = stratified_folds(source.labels, FOLDS, seed)
+    if not folds:  # no class has rows enough
+        return trained(None, observer, None)
     patience = max(1, round(PATIENCE * config.max_epochs))
     for number, rows in enumerate(folds, start=1):
         watch = _FoldWatch(observer, f"fold {number} of {len(folds)}", patience)
@@ -75,7 +79,8 @@ def train_classifier(
         if model.history.ending == "interrupted":
             return model
         losses.append(model.history.validation_loss)
-    return trained(None, observer, best_length(losses))
+    model = trained(None, observer, best_length(losses))
+    return replace(model, history=replace(model.history, seconds=clock() - started))
 
 
 class _FoldWatch:
@@ -88,11 +93,16 @@ class _FoldWatch:
         self._best = (math.inf, 0)
 
     def __call__(self, report: EpochReport) -> bool:
-        if self._observer is not None:
-            self._observer(replace(report, fold=self._name))
-        loss = math.inf if report.validation_loss is None else float(report.validation_loss)
-        if loss < self._best[0]:
-            self._best = (loss, report.epoch)
+        named = replace(report, fold=self._name)
+        told_to_stop = self._observer is not None and bool(self._observer(named))
+        return told_to_stop or self._has_risen(report)
+
+    def _has_risen(self, report: EpochReport) -> bool:
+        loss = report.validation_loss
+        if loss is None or (loss.is_cuda and report.epoch % GPU_LOOKS):  # a look waits for it
+            return False
+        if float(loss) < self._best[0]:
+            self._best = (float(loss), report.epoch)
         return report.epoch - self._best[1] >= self._patience
 
 
@@ -125,9 +135,14 @@ def _train_once(
 def stratified_folds(
     labels: NDArray[np.integer[Any]], n_folds: int, seed: int
 ) -> list[NDArray[np.integer[Any]]]:
-    """Row numbers of each fold: every class is dealt out like cards, in a random order."""
+    """Row numbers of each fold: every class is dealt out like cards, in a random order.
+
+    Classes of fewer rows than folds are in none: a fold could not learn what it is judged by.
+    """
     shuffled = np.random.default_rng(seed).permutation(len(labels))
     dealt = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    common = np.bincount(labels) >= n_folds
+    dealt = dealt[common[labels[dealt]]]
     folds = (np.sort(dealt[start::n_folds]) for start in range(n_folds))
     return [rows for rows in folds if 0 < len(rows) < len(labels)]
 

@@ -1,8 +1,7 @@
 """From rows of any number type to what the loop takes: a feature map, projected rows, a bank."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,10 +22,10 @@ from protopinv.bank import (
 )
 from protopinv.errors import DataError
 from protopinv.features import (
+    Distortion,
     FeatureMap,
     Front,
     Stem,
-    distorted,
     fit_feature_map,
     fit_squash,
     fit_stem,
@@ -39,10 +38,15 @@ from protopinv.train.settle import DataShape
 
 # Rows are converted to float64 a piece at a time, about this many numbers.
 PIECE_NUMBERS = 2**20
-# The same for the maps of a stem, and how many rows a front is made from.
+# The same for the maps of a stem.
 STEM_NUMBERS = 2**23
 GPU_STEM_NUMBERS = 2**28
-FRONT_ROWS = 5_000
+# A front is made from so many rows at most.
+SQUASH_ROWS = 20_000
+STEM_ROWS = 5_000
+# Streams that must not repeat what was drawn for the start.
+FOR_NOISE = 2**31
+FOR_COPIES = 2**32
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ class LabelledRows:
     @property
     def shape(self) -> DataShape:
         """What the rules for "auto" look at."""
-        return DataShape(len(self.X), self.X.shape[1], self.n_classes)
+        n, d = self.X.shape
+        return DataShape(n, d, self.n_classes)
 
     @property
     def n_features(self) -> int:
@@ -69,16 +74,18 @@ class LabelledRows:
         chosen: NDArray[np.integer[Any]],
         device: torch.device,
         width: int,
-        change: Callable[[Tensor], Tensor] | None = None,
+        distortion: Distortion | None = None,
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """(rows in float64, labels) of the chosen row numbers; ``width`` numbers a row are used.
 
-        ``change`` is done to rows before anything else.
+        A ``distortion`` comes before anything else.
         """
-        size = piece_rows(width, self.front, device)
+        size, done = piece_rows(width, self.front, device), 0
         for numbers in np.array_split(chosen, max(1, -(-len(chosen) // size))):
             rows = torch.from_numpy(self.X[numbers]).to(device)
-            rows = rows if change is None else change(rows)
+            if distortion is not None:
+                rows = distortion(rows, done)
+            done += len(rows)
             yield (
                 seen_by_network(rows, self.front),
                 torch.from_numpy(self.labels[numbers]).to(device),
@@ -139,39 +146,40 @@ def project_rows(
     features: FeatureMap,
     config: TrainConfig,
     device: torch.device,
-    changes: Sequence[Callable[[Tensor], Tensor]] = (),
+    distortions: Sequence[Distortion] = (),
 ) -> Rows:
-    """The chosen rows as the network sees them, and after them a copy of all for each change."""
+    """The chosen rows as the network sees them, and after them a copy for each distortion."""
     dtype = getattr(torch, config.dtype)
-    n = len(chosen) * (1 + len(changes))
+    n = len(chosen) * (1 + len(distortions))
     Z = torch.empty(n, features.n_components, dtype=dtype, device=device)
     done = 0
-    for change in (None, *changes):
-        for X, _ in source.pieces(chosen, device, width=source.n_features, change=change):
+    for distortion in (None, *distortions):
+        for X, _ in source.pieces(chosen, device, source.n_features, distortion):
             Z[done : done + len(X)] = features.project(X)
             done += len(X)
     labels = torch.from_numpy(source.labels[chosen]).to(device)
-    return Rows(Z, labels.repeat(1 + len(changes)))
+    return Rows(Z, labels.repeat(1 + len(distortions)))
 
 
-def distortions(config: TrainConfig, seed: int) -> tuple[Callable[[Tensor], Tensor], ...]:
-    """One random change of images for each copy that is asked for, all from one stream."""
-    if config.image_copies == 0:
-        return ()
-    change = partial(
-        distorted,
-        image_shape=config.image,
-        shift=config.copy_shift,
-        bend=config.copy_bend,
-        mirror=config.copy_mirror,
-        generator=Generator().manual_seed(seed),
-    )
-    return (change,) * config.image_copies
+def distortions_of(config: TrainConfig, n: int, seed: int) -> list[Distortion]:
+    """One for each copy of n images that is asked for, all from one stream."""
+    generator = Generator().manual_seed(seed + FOR_COPIES)
+    return [
+        Distortion(
+            n,
+            config.image,
+            shift=config.copy_shift,
+            bend=config.copy_bend,
+            mirror=config.copy_mirror,
+            generator=generator,
+        )
+        for _ in range(config.image_copies)
+    ]
 
 
 def noise_generator(seed: int, device: torch.device) -> Generator:
     """What is drawn while training, apart from what was drawn for the start with this seed."""
-    return Generator(device).manual_seed(seed + 2**31)
+    return Generator(device).manual_seed(seed + FOR_NOISE)
 
 
 @dataclass(frozen=True)
@@ -198,8 +206,8 @@ def prepare(
     front = front_of(source, kept, config, device, seed)
     source = replace(source, front=front)
     features = features_of(source, kept, config, device)
-    changes = distortions(config, seed)
-    rows = project_rows(source, kept, features, config, device, changes)
+    distortions = distortions_of(config, len(kept), seed)
+    rows = project_rows(source, kept, features, config, device, distortions)
     if held_out is None:
         return Prepared(front, features, rows, None)
     validation = project_rows(source, held_out, features, config, device)
@@ -217,7 +225,8 @@ def front_of(
     if config.stem == "none" and config.scaling != "squash":
         return None
     generator = Generator().manual_seed(seed)
-    order = torch.randperm(len(chosen), generator=generator)[:FRONT_ROWS]
+    most = SQUASH_ROWS if config.stem == "none" else STEM_ROWS
+    order = torch.randperm(len(chosen), generator=generator)[:most]
     X = torch.from_numpy(source.X[chosen[order.numpy()]]).to(device)
     if config.stem == "none":
         return fit_squash(X.double())

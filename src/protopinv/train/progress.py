@@ -10,9 +10,7 @@ LINES_ELSEWHERE = 10
 
 
 @contextmanager
-def progress(
-    total: int, *, enabled: bool, also: Observer | None = None
-) -> Iterator[Observer | None]:
+def progress(*, enabled: bool, also: Observer | None = None) -> Iterator[Observer | None]:
     """An observer that shows how far training is and calls ``also``; None for neither.
 
     Folds are shown but no concern of ``also``.
@@ -24,7 +22,7 @@ def progress(
     if not enabled:
         yield None if also is None else call_also
         return
-    with _display(total) as show:
+    with _display() as show:
 
         def both(report: EpochReport) -> bool | None:
             show(report)
@@ -34,7 +32,7 @@ def progress(
 
 
 @contextmanager
-def _display(total: int) -> Iterator[Observer]:
+def _display() -> Iterator[Observer]:
     # Rich takes a while to import and most fits show nothing.
     from rich.console import Console
     from rich.progress import (
@@ -47,7 +45,7 @@ def _display(total: int) -> Iterator[Observer]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _line_printer(total)
+        yield _print_line
         return
     columns = (
         TextColumn("{task.description:11}"),
@@ -57,14 +55,14 @@ def _display(total: int) -> Iterator[Observer]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as bar:
-        task = bar.add_task("training", total=total, numbers="")
-        every = max(1, total // 100)  # a number shown is a number read from the device
+        task = bar.add_task("training", total=None, numbers="")
 
         def show(report: EpochReport) -> None:
-            if report.epoch % every == 0 or report.epoch + 1 == total:
+            if _is_due(report, 100):
                 bar.update(
                     task,
                     description=report.fold or "training",
+                    total=report.n_epochs,
                     completed=report.epoch + 1,
                     numbers=_numbers(report),
                 )
@@ -72,16 +70,19 @@ def _display(total: int) -> Iterator[Observer]:
         yield show
 
 
-def _line_printer(total: int) -> Observer:
-    every = max(1, total // LINES_ELSEWHERE)
+def _print_line(report: EpochReport) -> None:
+    """A fold gets one line when it begins."""
+    done = report.epoch + 1
+    if report.fold and done == 1:
+        print(f"{report.fold}: {_numbers(report)}", file=sys.stderr, flush=True)
+    elif not report.fold and _is_due(report, LINES_ELSEWHERE):
+        print(f"epoch {done}/{report.n_epochs} {_numbers(report)}", file=sys.stderr, flush=True)
 
-    def show(report: EpochReport) -> None:
-        done = report.epoch + 1
-        if done == total or (done % every == 0 and not report.fold):
-            stage = f"{report.fold}, " if report.fold else ""
-            print(f"{stage}epoch {done}/{total} {_numbers(report)}", file=sys.stderr, flush=True)
 
-    return show
+def _is_due(report: EpochReport, times: int) -> bool:
+    """So many times in all: a number shown is a number read from the device."""
+    done = report.epoch + 1
+    return done % max(1, report.n_epochs // times) == 0 or done == report.n_epochs
 
 
 def _numbers(report: EpochReport) -> str:

@@ -5,7 +5,7 @@ The rules were chosen by cross-validation on public tables; docs/accuracy.md tel
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from protopinv.train.config import AUTO, TrainConfig
@@ -24,12 +24,12 @@ class DataShape:
 
 @dataclass(frozen=True)
 class Size:
-    """What suits tables of at most so many rows."""
+    """What suits tables of at most so many rows; the ridge grows with the prototypes."""
 
     most_rows: float
     n_prototypes: int
     hidden_sizes: tuple[int, ...]
-    ridge: float
+    ridge_a_prototype: float
     batch_size: int | None
     chooses_epochs: bool
 
@@ -37,9 +37,9 @@ class Size:
 # Few rows need smooth layers, and folds that say when to stop: small noisy tables overfit, larger
 # ones did not gain from it. With many rows more steps are worth more than exact ones.
 SIZES = (
-    Size(3_000, 60, (128,), 30.0, None, chooses_epochs=True),
-    Size(10_000, 100, (128,), 10.0, None, chooses_epochs=False),
-    Size(math.inf, 150, (256,), 10.0, 512, chooses_epochs=False),
+    Size(3_000, 60, (128,), 0.5, None, chooses_epochs=True),
+    Size(10_000, 100, (128,), 0.1, None, chooses_epochs=False),
+    Size(math.inf, 150, (256,), 0.1, 512, chooses_epochs=False),
 )
 PROTOTYPES_OF_A_CLASS = 4
 # Folds need rows to say anything: so many in all, and for each class on average.
@@ -48,6 +48,18 @@ FOLDS_LEAST_OF_A_CLASS = 10
 # Tables have so many columns at most, each with a meaning and a distribution of its own.
 TABLE_FEATURES = 200
 WARM_UP_SHARE = 0.08
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long, and how fast at the peak."""
+
+    epochs: int
+    lr: float
+
+
+FULL = Pace(250, 0.05)
+MINI = Pace(60, 0.02)
 
 
 def settle(given: Values, shape: DataShape) -> TrainConfig:
@@ -83,18 +95,27 @@ def _n_prototypes(_: Values, shape: DataShape) -> int:
     return max(size_of(shape).n_prototypes, PROTOTYPES_OF_A_CLASS * shape.n_classes)
 
 
+def _ridge(values: Values, shape: DataShape) -> float:
+    return size_of(shape).ridge_a_prototype * float(values["n_prototypes"])
+
+
 def _scaling(values: Values, shape: DataShape) -> str:
-    if values["stem"] != "none" or values["image_copies"] > 0:
+    if values["image_shape"] is not None:
         return "global"  # pixels have one unit
     return "squash" if shape.n_features <= TABLE_FEATURES else "feature"
 
 
+def _batch_size(values: Values, shape: DataShape) -> int | None:
+    copied = shape.n_rows * (1 + values["image_copies"])
+    return size_of(replace(shape, n_rows=copied)).batch_size
+
+
 def _max_epochs(values: Values, _: DataShape) -> int:
-    return 250 if values["batch_size"] is None else 60
+    return (FULL if values["batch_size"] is None else MINI).epochs
 
 
 def _lr(values: Values, _: DataShape) -> float:
-    return 0.05 if values["batch_size"] is None else 0.02
+    return (FULL if values["batch_size"] is None else MINI).lr
 
 
 def _warmup_epochs(values: Values, _: DataShape) -> int:
@@ -110,9 +131,9 @@ def _early_stopping(_: Values, shape: DataShape) -> bool | str:
 _RULES: dict[str, Callable[[Values, DataShape], Any]] = {
     "n_prototypes": _n_prototypes,
     "hidden_sizes": lambda _, shape: size_of(shape).hidden_sizes,
-    "ridge": lambda _, shape: size_of(shape).ridge,
+    "ridge": _ridge,
     "scaling": _scaling,
-    "batch_size": lambda _, shape: size_of(shape).batch_size,
+    "batch_size": _batch_size,
     "max_epochs": _max_epochs,
     "lr": _lr,
     "warmup_epochs": _warmup_epochs,
