@@ -7,16 +7,25 @@ from typing import Any
 from results_page import recipe
 
 from protopinv.bench.contenders import ROWS
-from protopinv.bench.contest import accuracies_of, standings
+from protopinv.bench.contest import FOLDS, LEVEL, SCORED_FOLDS, accuracies_of, standings
 from protopinv.bench.paper import percent
-from protopinv.bench.tables import NAMES, accuracy_table, contest_tables, markdown
-from protopinv.bench.tasks import DATASETS
+from protopinv.bench.tables import (
+    NAMES,
+    accuracy_table,
+    each_table,
+    markdown,
+    standings_table,
+)
+from protopinv.bench.tasks import DATASETS, HELD_OUT
 from protopinv.train.settle import (
     FOLDS_LEAST_OF_A_CLASS,
     FOLDS_LEAST_ROWS,
+    FULL,
+    MINI,
     PROTOTYPES_OF_A_CLASS,
     SIZES,
     TABLE_FEATURES,
+    WARM_UP_SHARE,
 )
 
 Record = Mapping[str, Any]
@@ -25,10 +34,11 @@ IMAGES = """\
 At most {most_trained:,} trained numbers and {most_passes} passes over the training rows. Both may
 use the same ingredients: input noise, label smoothing, mini-batches, an average over steps, and in
 their rows the same stems and the same distorted copies of the images. {configurations} drawn
-configurations for each were scored on 6,000 held-out rows, the best three with two more seeds; the
-winner was trained on all 60,000 rows and scored on the official test set, mean ± standard deviation
-over {seeds} seeds. *Drawn* is the mean over all drawn configurations on the held-out rows: what
-one gets without searching. The ranges of both were narrowed in the same number of earlier trials.
+configurations for each were scored on {held_out:,} held-out rows, the best three with two more
+seeds; the winner was trained on all 60,000 rows and scored on the official test set, mean ±
+standard deviation over {seeds} seeds. *Drawn* is the mean over all drawn configurations on the
+held-out rows: what one gets without searching. The ranges of both were narrowed in about 40 earlier
+trials a row.
 
 """
 
@@ -42,10 +52,18 @@ not an option of the library (k-means starts, Muon, L-BFGS, restarts) lives in
 
 TABLES = """\
 Nobody is tuned: each contestant has its defaults, and all but LightGBM and protopinv get scaled
-columns. Accuracy in five-fold stratified cross-validation; tables of 1,500 rows and more are scored
-on three of the folds, those of 8,000 and more on one. Differences up to a quarter of a point are
-level. *To LightGBM* is our accuracy minus its.
+columns. Accuracy in {folds}-fold stratified cross-validation; tables of {some:,} rows and more are
+scored on {on_some} of the folds, those of {many:,} and more on one. Up to {level} points are level.
+*To LightGBM* is our accuracy minus its.
 
+"""
+CHOSEN_HERE = (
+    "The rules for our defaults were chosen on these tables, so look at the next ones too."
+)
+CHOSEN_ELSEWHERE = """\
+These tables played no part in choosing the rules. Some are made from tables above, with classes
+merged until one is rare; others are new. A rare class is easily passed over, so the next table has
+balanced accuracy: the share of right answers in a class, averaged over classes.
 """
 
 
@@ -70,7 +88,7 @@ def accuracy_page(newest: Mapping[str, Record]) -> str:
     }
     for name, title in titles.items():
         if name in newest:
-            lines += tables_section(newest[name], title)
+            lines += tables_section(newest[name], title, balanced=name == "imbalanced-cpu")
     return "\n".join(lines) + "\n"
 
 
@@ -80,7 +98,7 @@ def images_section(records: Sequence[Record]) -> list[str]:
         "",
         "## Images: the best network of a budget",
         "",
-        *IMAGES.format(**records[0]["plan"]).splitlines(),
+        *IMAGES.format(**records[0]["plan"], held_out=HELD_OUT).splitlines(),
         *accuracy_table(*records),
         "",
         "`protopinv bench accuracy --device cuda` makes this table.",
@@ -169,8 +187,9 @@ def rules_section(record: Record | None) -> list[str]:
         "  has as many as the most common; the loss is left alone and probabilities stay honest.",
         f"- **Skewed columns**: up to {TABLE_FEATURES} features, columns with heavy tails are",
         "  squashed by asinh around their median before they are scaled. Images have one scale.",
-        "- **Full batches** run 250 epochs at a peak rate of 0.05, mini-batches 60 at 0.02; the",
-        "  warm-up takes 8 % of them.",
+        f"- **Full batches** run {FULL.epochs} epochs at a peak rate of {FULL.lr:g}, mini-batches "
+        f"{MINI.epochs} at {MINI.lr:g}; the",
+        f"  warm-up takes {100 * WARM_UP_SHARE:g} % of them.",
         f"- **Folds** need at least {FOLDS_LEAST_ROWS} rows, and {FOLDS_LEAST_OF_A_CLASS} for each",
         "  class on average; with fewer all epochs are run.",
         "",
@@ -194,21 +213,27 @@ def rules_measured(record: Record) -> list[str]:
         *markdown(["", "mean rank", "mean %", "wins / level / losses to the defaults"], rows),
         "",
         f"<sub>{recipe(record)}</sub>",
-        "",
-        "The imbalanced tables below played no part in choosing the rules.",
     ]
 
 
-def tables_section(record: Record, title: str) -> list[str]:
+def tables_section(record: Record, title: str, *, balanced: bool) -> list[str]:
     """The contest on public tables."""
+    (some, _), (many, on_some) = SCORED_FOLDS
+    prose = TABLES.format(
+        folds=FOLDS, some=some, on_some=on_some, many=many, level=100 * LEVEL
+    ).splitlines()
+    lines = ["", f"## {title}", "", *prose, *standings_table(record), ""]
+    if balanced:
+        lines += [*CHOSEN_ELSEWHERE.splitlines(), ""]
+        lines += [*standings_table(record, "balanced_accuracies"), ""]
+    else:
+        lines += [CHOSEN_HERE, ""]
+    option = " --imbalanced" if balanced else ""
     return [
+        *lines,
+        *each_table(record),
         "",
-        f"## {title}",
-        "",
-        *TABLES.splitlines(),
-        *contest_tables(record),
-        "",
-        "`protopinv bench tables --wheels FOLDER` makes this table; `--imbalanced` the other one.",
+        f"`protopinv bench tables --wheels FOLDER{option}` makes this table.",
         "",
         f"<sub>{recipe(record)}</sub>",
     ]

@@ -84,6 +84,11 @@ def sweep_tables(records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def contest_tables(record: Mapping[str, Any]) -> list[str]:
     """Who stands where, then every table with its gap to LightGBM."""
+    return [*standings_table(record), "", *each_table(record)]
+
+
+def standings_table(record: Mapping[str, Any], kind: str = "accuracies") -> list[str]:
+    """Mean rank, mean score, and who wins against whom."""
     rows = [
         [
             standing.name,
@@ -92,13 +97,14 @@ def contest_tables(record: Mapping[str, Any]) -> list[str]:
             f"{standing.wins} / {standing.level} / {standing.losses}",
             f"{standing.seconds:.2f} s",
         ]
-        for standing in standings(record)
+        for standing in standings(record, kind=kind)
     ]
     header = ["", "mean rank", "mean %", f"wins / level / losses to {REFERENCE}", "mean fit"]
-    return [*markdown(header, rows), "", *_each_table(record)]
+    return markdown(header, rows)
 
 
-def _each_table(record: Mapping[str, Any]) -> list[str]:
+def each_table(record: Mapping[str, Any]) -> list[str]:
+    """Every table with its gap to LightGBM."""
     names = record["plan"]["contestants"]
     rows = []
     for table, scores in accuracies_of(record).items():
