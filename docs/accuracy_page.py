@@ -192,8 +192,7 @@ def rules_section(record: Record | None) -> list[str]:
         f"  warm-up takes {100 * WARM_UP_SHARE:g} % of them.",
         f"- **Folds** need at least {FOLDS_LEAST_ROWS} rows, and {FOLDS_LEAST_OF_A_CLASS} for each",
         "  class on average; with fewer all epochs are run.",
-        "",
-        *(rules_measured(record) if record is not None else []),
+        *(["", *rules_measured(record)] if record is not None else []),
     ]
 
 
