@@ -24,11 +24,11 @@ from protopinv.bench.record import Record
 from protopinv.bench.tasks import DATASETS, Task, load_task
 from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
+from protopinv.train.data_pass import data_pass
 from protopinv.train.loop import train
 from protopinv.train.optimizer import Optimizer
 from protopinv.train.prepare import LabelledRows, first_bank, noise_generator, prepare
 from protopinv.train.rows import Rows
-from protopinv.train.step import data_pass
 
 RECORDS = Path(__file__).parent / "records"
 # The winners of the recorded search of ``bench paper`` with input noise.

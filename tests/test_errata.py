@@ -19,9 +19,9 @@ from protopinv.diagnose.conditioning import diagnose_layer
 from protopinv.features import FeatureMap
 from protopinv.network import Architecture, propagate, solve_weights, with_bias
 from protopinv.solve import ridge_solve
+from protopinv.train.data_pass import data_pass
 from protopinv.train.losses import CrossEntropy
 from protopinv.train.rows import Rows
-from protopinv.train.step import data_pass
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "benchmarks" / "records"

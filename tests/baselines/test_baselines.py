@@ -97,7 +97,9 @@ def test_an_mlp_takes_the_steps_that_torch_takes() -> None:
     )
     model.fit(X, y)
     Z = model.features_.project(torch.from_numpy(X).double())
-    weights = first_weights((Z.shape[1], 12, 10), Z, torch.Generator().manual_seed(model._seed()))
+    weights = first_weights((Z.shape[1], 12, 10), torch.Generator().manual_seed(model._seed())).to(
+        Z.device, "float64"
+    )
     adam = torch.optim.AdamW(weights.layers, lr=0.01, weight_decay=0.1)
     losses = []
     for _ in range(15):

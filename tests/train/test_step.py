@@ -11,9 +11,9 @@ from protopinv.network import Architecture, designs_of, propagate, solve_weights
 from protopinv.solve import spread
 from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
+from protopinv.train.data_pass import data_pass, evaluate
 from protopinv.train.losses import CrossEntropy
 from protopinv.train.rows import CPU_CHUNK_BYTES, Rows, chunk_rows
-from protopinv.train.step import data_pass, evaluate
 
 
 @pytest.fixture

@@ -53,6 +53,7 @@ SHARED = (
     "early_stopping",
     "n_iter_no_change",
     "dtype",
+    "row_dtype",
 )
 
 
@@ -131,6 +132,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         n_iter_no_change: int = TrainConfig.n_iter_no_change,
         device: str = "auto",
         dtype: str = TrainConfig.dtype,
+        row_dtype: str = TrainConfig.row_dtype,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -163,6 +165,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         self.n_iter_no_change = n_iter_no_change
         self.device = device
         self.dtype = dtype
+        self.row_dtype = row_dtype
         self.random_state = random_state
         self.verbose = verbose
 
@@ -185,7 +188,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
             held_out = hold_out(rows.labels, config.held_out, seed)
             prepared = prepare(rows, config, device, seed=seed, held_out=held_out)
             sizes = (prepared.features.n_components, *config.widths, len(classes))
-            weights = first_weights(sizes, prepared.rows.X, Generator().manual_seed(seed))
+            weights = first_weights(sizes, Generator().manual_seed(seed)).to(device, config.dtype)
             step = WeightStep(weights, config, self.weight_decay, noise_generator(seed, device))
             history = train(
                 step,
@@ -221,13 +224,18 @@ class Weights:
 
     layers: tuple[Tensor, ...]
 
+    def to(self, device: torch.device, dtype: str) -> "Weights":
+        """The same as leaves elsewhere."""
+        kind = getattr(torch, dtype)
+        return Weights(tuple(W.to(device, kind).requires_grad_() for W in self.layers))
 
-def first_weights(sizes: Sequence[int], like: Tensor, generator: Generator) -> Weights:
+
+def first_weights(sizes: Sequence[int], generator: Generator) -> Weights:
     """Normal with variance 2 / inputs (He et al., 2015), biases zero, drawn on the host."""
     layers = []
     for d, h in pairwise(sizes):
         W = torch.randn(d, h, generator=generator) * (2 / d) ** 0.5
-        layers.append(torch.cat([torch.zeros(1, h), W]).to(like).requires_grad_())
+        layers.append(torch.cat([torch.zeros(1, h), W]))
     return Weights(tuple(layers))
 
 

@@ -104,6 +104,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         solver: str = TrainConfig.solver,
         device: str = "auto",
         dtype: str = TrainConfig.dtype,
+        row_dtype: str = TrainConfig.row_dtype,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -151,6 +152,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         self.solver = solver
         self.device = device
         self.dtype = dtype
+        self.row_dtype = row_dtype
         self.random_state = random_state
         self.verbose = verbose
 

@@ -20,6 +20,7 @@ Projection = Literal["none", "pca", "pls"]
 Schedule = Literal["cosine", "constant"]
 Solver = Literal["auto", "dual", "primal", "svd"]
 Dtype = Literal["float32", "float64"]
+RowDtype = Literal["same", "bfloat16"]
 
 # Numbers beyond these lose their meaning in float32, where products of a few of them are formed.
 LARGEST = 1e30
@@ -97,6 +98,9 @@ class TrainConfig:
     n_iter_no_change: int = _option(25, "Epochs without improvement before stopping early.")
     solver: Solver = _option("auto", "Form of the solves; auto: the smaller Cholesky system.")
     dtype: Dtype = _option("float32", "Precision of training; prediction is always float64.")
+    row_dtype: RowDtype = _option(
+        "same", "Precision of rows and of products with them; bfloat16 where hardware has it."
+    )
 
     def __post_init__(self) -> None:
         for name in FIELDS:
@@ -260,6 +264,7 @@ _CHOICES = {
     "schedule": Schedule,
     "solver": Solver,
     "dtype": Dtype,
+    "row_dtype": RowDtype,
 }
 
 FIELDS = tuple(item.name for item in fields(TrainConfig))

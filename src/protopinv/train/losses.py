@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -20,6 +21,24 @@ class CrossEntropy:
         return cross_entropy(
             outputs, targets, reduction="sum", label_smoothing=self.label_smoothing
         )
+
+    def total_and_gradient(
+        self, outputs: Float[Tensor, "n k"], targets: Int[Tensor, " n"] | Float[Tensor, "n k"]
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, "n k"]]:
+        """The same, and its gradient in the outputs: probabilities less what they should be."""
+        logs = torch.log_softmax(outputs, dim=1)
+        spread = self.label_smoothing / outputs.shape[1]
+        gradient = logs.exp().sub_(spread)
+        if targets.ndim == 1:
+            chosen = targets[:, None]
+            total = (self.label_smoothing - 1) * logs.gather(1, chosen).sum()
+            gradient.scatter_add_(
+                1, chosen, gradient.new_full((), self.label_smoothing - 1).expand(len(targets), 1)
+            )
+        else:
+            total = (self.label_smoothing - 1) * (logs * targets).sum()
+            gradient.sub_(targets, alpha=1 - self.label_smoothing)
+        return (total - spread * logs.sum() if spread else total), gradient
 
     def score(self, outputs: Float[Tensor, "n k"], targets: Int[Tensor, " n"]) -> Int[Tensor, ""]:
         """The score summed over rows: 1 for a right answer."""

@@ -144,12 +144,11 @@ def project_rows(
     source: LabelledRows,
     chosen: NDArray[np.integer[Any]],
     features: FeatureMap,
-    config: TrainConfig,
+    dtype: torch.dtype,
     device: torch.device,
     distortions: Sequence[Distortion] = (),
 ) -> Rows:
     """The chosen rows as the network sees them, and after them a copy for each distortion."""
-    dtype = getattr(torch, config.dtype)
     n = len(chosen) * (1 + len(distortions))
     Z = torch.empty(n, features.n_components, dtype=dtype, device=device)
     done = 0
@@ -207,10 +206,12 @@ def prepare(
     source = replace(source, front=front)
     features = features_of(source, kept, config, device)
     distortions = distortions_of(config, len(kept), seed)
-    rows = project_rows(source, kept, features, config, device, distortions)
+    same = getattr(torch, config.dtype)
+    dtype = same if config.row_dtype == "same" else getattr(torch, config.row_dtype)
+    rows = project_rows(source, kept, features, dtype, device, distortions)
     if held_out is None:
         return Prepared(front, features, rows, None)
-    validation = project_rows(source, held_out, features, config, device)
+    validation = project_rows(source, held_out, features, same, device)
     return Prepared(front, features, rows, validation)
 
 
@@ -248,6 +249,7 @@ def first_bank(rows: Rows, n_classes: int, config: TrainConfig, generator: Gener
         inputs = stratified_inputs(balanced_classes(p, n_classes), rows.X, rows.y, generator)
     else:
         inputs = normal_inputs(p, rows.X, generator)
+    inputs = inputs.to(getattr(torch, config.dtype))
     if config.output_init == "balanced":
         outputs = balanced_outputs(p, n_classes)
     else:

@@ -1,7 +1,7 @@
 """One optimisation step: weights, data pass, backward through the weights, update."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
-from protopinv.network import propagate
 from protopinv.solve import Solution
 from protopinv.train.augment import Augment
 from protopinv.train.config import TrainConfig
+from protopinv.train.data_pass import Buffers, data_pass, evaluate
 from protopinv.train.losses import CrossEntropy
 from protopinv.train.optimizer import Block, Optimizer
 from protopinv.train.rows import Rows, chunk_rows
@@ -33,44 +33,6 @@ class StepReport:
     loss: Float[Tensor, ""]
     solve_failed: Bool[Tensor, ""]
     data_failed: Bool[Tensor, ""]
-
-
-def data_pass(
-    rows: Rows,
-    weights: Sequence[Float[Tensor, "_ _"]],
-    activation: str,
-    loss: CrossEntropy,
-    *,
-    chunk: int,
-    augment: Callable[[Rows], Rows] | None = None,
-) -> tuple[Float[Tensor, ""], list[Tensor]]:
-    """Mean loss over the rows and its exact gradient in every W, summed over chunks of rows."""
-    leaves = [W.detach().requires_grad_() for W in weights]
-    total = torch.zeros((), dtype=leaves[0].dtype, device=leaves[0].device)
-    for part in rows.chunks(chunk):
-        seen = part if augment is None else augment(part)
-        part_loss = loss.total(propagate(seen.X, leaves, activation), seen.y) / len(rows)
-        part_loss.backward()
-        total += part_loss.detach()
-    return total, [leaf.grad for leaf in leaves if leaf.grad is not None]
-
-
-@torch.no_grad()
-def evaluate(
-    rows: Rows,
-    weights: Sequence[Float[Tensor, "_ _"]],
-    activation: str,
-    loss: CrossEntropy,
-    *,
-    chunk: int,
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Mean score and mean loss over the rows."""
-    sums = torch.zeros(2, dtype=weights[0].dtype, device=weights[0].device)
-    for part in rows.chunks(chunk):
-        outputs = propagate(part.X, weights, activation)
-        sums += torch.stack([loss.score(outputs, part.y).to(sums), loss.total(outputs, part.y)])
-    score, mean_loss = (sums / len(rows)).unbind()
-    return score, mean_loss
 
 
 class Step(ABC):
@@ -99,6 +61,7 @@ class Step(ABC):
         self.config = config
         self.loss = CrossEntropy(config.label_smoothing)
         self.chunk = chunk or chunk_rows(widest, first.dtype, first.device)
+        self.buffers = Buffers()
         self.generator = generator
         self.augment = Augment(config, n_classes, generator)
         self.optimizer = Optimizer(blocks, config.lr)
@@ -139,6 +102,7 @@ class Step(ABC):
             self.loss,
             chunk=self.chunk,
             augment=self.augment,
+            buffers=self.buffers,
         )
         loss = loss + self._add_weight_penalty(solution.weights, gradients)
         self.optimizer.clear_gradients()
