@@ -1,8 +1,9 @@
 """A convolutional stem without gradients: fixed filters, two-sided rectification, pooling."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -20,18 +21,32 @@ KMEANS_ROUNDS = 10
 LATER_PATCH = 3
 
 
+Pool = Callable[[Tensor], Tensor]
+
+
+def halved(
+    Z: Float[Tensor, "n maps rows columns"],
+) -> Float[Tensor, "n maps half_rows half_columns"]:
+    """Maps averaged over 2 x 2 pixels."""
+    return functional.avg_pool2d(Z, 2)
+
+
 @dataclass(frozen=True)
 class Stage:
-    """r = filters * x, divided by the contrast of the patch; out come relu(r) and relu(-r)."""
+    """r = filters * x, divided by the contrast of the patch; out come pooled relu(r), relu(-r)."""
 
     filters: Float[Tensor, "m c k k"]
     floor: Float[Tensor, ""]
 
-    def __call__(self, X: Images) -> Float[Tensor, "n maps rows columns"]:
-        """Twice as many maps as filters, without padding."""
-        responses = functional.conv2d(X, self.filters)
-        responses = responses * self._contrast(X)
-        return torch.cat([responses.relu(), (-responses).relu()], dim=1)
+    def __call__(self, X: Images, pool: Pool) -> Float[Tensor, "n maps rows columns"]:
+        """Twice as many maps as filters, without padding; ``pool`` averages them into new ones.
+
+        relu(-r) = relu(r) - r, and the same holds for averages: only r and relu(r) are pooled.
+        """
+        responses = functional.conv2d(X, self.filters).mul_(self._contrast(X))
+        mean = pool(responses)
+        positive = pool(responses.relu_())
+        return torch.cat([positive, positive - mean], dim=1)
 
     def _contrast(self, X: Images) -> Float[Tensor, "n 1 rows columns"]:
         """1 / sqrt(variance of the patch + floor)."""
@@ -73,7 +88,7 @@ class Stem:
         filters = self.stages[0].filters
         size = filters.shape[-1] - 1
         height, width, _ = self.image_shape
-        return max(self.n_inputs, 2 * len(filters) * (height - size) * (width - size))
+        return max(self.n_inputs, len(filters) * (height - size) * (width - size))
 
     @property
     def n_numbers(self) -> int:
@@ -83,9 +98,11 @@ class Stem:
     def __call__(self, X: Float[Tensor, "n d"]) -> Float[Tensor, "n f"]:
         """One row of features for each row of pixels."""
         Z = self.images(X)
-        for index, stage in enumerate(self.stages):
-            Z = stage(Z if index == 0 else functional.avg_pool2d(Z, 2))
-        return functional.adaptive_avg_pool2d(Z, self.pool).flatten(1)
+        for stage in self.stages[:-1]:
+            Z = stage(Z, halved)
+        return self.stages[-1](
+            Z, partial(functional.adaptive_avg_pool2d, output_size=self.pool)
+        ).flatten(1)
 
     def features(self, X: Tensor) -> Float[Tensor, "n f"]:
         """The same from rows of any number type, in float64; the filters work in float32."""
@@ -141,7 +158,7 @@ def fit_stem(
     stages: list[Stage] = []
     for index, wanted in enumerate(n_filters):
         if index > 0:
-            Z = functional.avg_pool2d(stages[-1](Z), 2)
+            Z = stages[-1](Z, halved)
         stages.append(fit_stage(Z, kind, wanted, patch_side(patch, index), generator))
     return Stem(image_shape, tuple(stages), pool)
 

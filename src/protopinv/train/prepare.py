@@ -39,7 +39,7 @@ from protopinv.train.settle import DataShape
 # Rows are converted to float64 a piece at a time, about this many numbers.
 PIECE_NUMBERS = 2**20
 # The same for the maps of a stem.
-STEM_NUMBERS = 2**23
+STEM_NUMBERS = 2**21
 GPU_STEM_NUMBERS = 2**28
 # A front is made from so many rows at most.
 SQUASH_ROWS = 20_000
