@@ -25,17 +25,10 @@ from protopinv.train.settle import SIZES
 RECORDS = Path(__file__).parent / "records"
 CHANGES: dict[str, dict[str, Any]] = {
     "the defaults": {},
-    "scaling='feature': no tails squashed": {"scaling": "feature"},
-    "early_stopping=False: all epochs": {"early_stopping": False},
-    "early_stopping=True: a tenth held out": {"early_stopping": True},
-    "ridge=10": {"ridge": 10.0},
-    "ridge=100": {"ridge": 100.0},
-    "n_prototypes=100": {"n_prototypes": 100},
-    "n_prototypes=30": {"n_prototypes": 30},
-    "hidden_sizes=512": {"hidden_sizes": 512},
-    "hidden_sizes=32": {"hidden_sizes": 32},
-    "input_noise=0.2": {"input_noise": 0.2},
-    "activation='silu'": {"activation": "silu"},
+    "no tails squashed (scaling='feature')": {"scaling": "feature"},
+    "all epochs (early_stopping=False)": {"early_stopping": False},
+    "a weaker ridge (10)": {"ridge": 10.0},
+    "100 prototypes": {"n_prototypes": 100},
 }
 
 

@@ -53,4 +53,4 @@ def _front(front: "Front | None") -> str | None:
     if isinstance(front, Stem):
         filters = "-".join(str(len(stage.filters)) for stage in front.stages)
         return f"stem of {filters} filters"
-    return f"{int(front.chosen.sum())} columns squashed"
+    return f"squashed columns: {int(front.chosen.sum())}"
