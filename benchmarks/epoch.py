@@ -20,6 +20,7 @@ import torch
 from paper_listing import PaperListing
 
 from protopinv import ProtoPINVClassifier
+from protopinv.bench.methods import SHAPE as PAPER_SHAPE
 from protopinv.bench.record import Record
 from protopinv.data import load_data
 from protopinv.train.bank_step import BankStep
@@ -30,17 +31,7 @@ from protopinv.train.rows import Rows
 
 ROWS = 54_000
 RECORDS = Path(__file__).parent / "records"
-SHAPE: dict[str, Any] = {
-    "n_prototypes": 150,
-    "hidden_sizes": (512,),
-    "n_components": 400,
-    "max_epochs": 250,
-    "warmup_epochs": 20,
-    "batch_size": None,
-    "lr": 0.05,
-    "early_stopping": False,
-    "scaling": "global",
-}
+SHAPE: dict[str, Any] = {**PAPER_SHAPE, "lr": 0.05}
 
 
 def main() -> None:
