@@ -87,20 +87,22 @@ def contest_tables(record: Mapping[str, Any]) -> list[str]:
     return [*standings_table(record), "", *each_table(record)]
 
 
-def standings_table(record: Mapping[str, Any], kind: str = "accuracies") -> list[str]:
-    """Mean rank, mean score, and who wins against whom."""
+def standings_table(
+    record: Mapping[str, Any], kind: str = "accuracies", *, timed: bool = True
+) -> list[str]:
+    """Mean rank, mean score, who wins against whom, and how long a fit takes."""
     rows = [
         [
             standing.name,
             f"{standing.mean_rank:.2f}",
             f"{100 * standing.mean_accuracy:.2f}",
             f"{standing.wins} / {standing.level} / {standing.losses}",
-            f"{standing.seconds:.2f} s",
+            *([f"{standing.seconds:.2f} s"] if timed else []),
         ]
         for standing in standings(record, kind=kind)
     ]
-    header = ["", "mean rank", "mean %", f"wins / level / losses to {REFERENCE}", "mean fit"]
-    return markdown(header, rows)
+    header = ["", "mean rank", "mean %", f"wins / level / losses to {REFERENCE}"]
+    return markdown([*header, *(["mean fit"] if timed else [])], rows)
 
 
 def each_table(record: Mapping[str, Any]) -> list[str]:

@@ -124,7 +124,7 @@ def accuracy(
 ) -> None:
     """The best small network of a budget: ours against an MLP, row by row.
 
-    At most 138,500 trained numbers and 250 passes over the training rows. Each is searched on 6,000
+    At most 138,500 trained numbers and 220 passes over the training rows. Each is searched on 6,000
     held-out rows, then trained on all and scored on the test set. Each row has a record a data set.
     """
     from protopinv.bench.accuracy import AccuracyPlan, measure_accuracy

@@ -33,7 +33,7 @@ class CrossEntropy:
             chosen = targets[:, None]
             total = (self.label_smoothing - 1) * logs.gather(1, chosen).sum()
             gradient.scatter_add_(
-                1, chosen, gradient.new_full((), self.label_smoothing - 1).expand(len(targets), 1)
+                1, chosen, gradient.new_full(chosen.shape, self.label_smoothing - 1)
             )
         else:
             total = (self.label_smoothing - 1) * (logs * targets).sum()
