@@ -54,7 +54,7 @@ TABLES = """\
 Nobody is tuned: each contestant has its defaults, and all but LightGBM and protopinv get scaled
 columns. Accuracy in {folds}-fold stratified cross-validation; tables of {some:,} rows and more are
 scored on {on_some} of the folds, those of {many:,} and more on one. One seed. Up to {level} points
-are level. *To LightGBM* is our accuracy minus its. Fit times are left out: the machine was not quiet.
+are level. *To LightGBM* is our accuracy minus its. Fit times are left out: the machine was busy.
 
 """
 CHOSEN_HERE = (
