@@ -148,13 +148,15 @@ def orthogonal(G: Tensor) -> Tensor:
     return X if wide else X.T
 
 
-def with_muon(factor: float) -> Idea:
-    """The orthogonalised update at ``factor`` times Adam's rate."""
+def with_muon(factor: float, size: int | None = None, epochs: int = 100) -> Idea:
+    """The orthogonalised update at ``factor`` times Adam's rate, on all rows or on batches."""
 
     def run(step: BankStep, rows: Rows) -> None:
         step.optimizer = Orthogonalised(step.optimizer)
         _trained(step, rows)
 
+    if size is not None:
+        return Idea(batches(size, epochs, factor), train=run)
     return Idea(lambda base: {"lr": base["lr"] * factor}, train=run)
 
 
@@ -204,6 +206,8 @@ IDEAS: dict[str, Idea] = {
     "Muon, rate x 0.3": with_muon(0.3),
     "Muon, rate x 1": with_muon(1.0),
     "Muon, rate x 3": with_muon(3.0),
+    "Muon, batches of 2,000, rate x 0.3": with_muon(0.3, 2_000),
+    "Muon, batches of 2,000, rate x 1": with_muon(1.0, 2_000),
     "L-BFGS, without noise": Idea(lambda _: {"input_noise": 0.0}, train=with_lbfgs),
     "one layer, 97 x (400 + 1,024)": Idea(shape(97, 400, 1024)),
     "one layer, 191 x (200 + 512)": Idea(shape(191, 200, 512)),
