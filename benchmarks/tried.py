@@ -26,7 +26,6 @@ from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.data_pass import data_pass
 from protopinv.train.loop import train
-from protopinv.train.optimizer import Optimizer
 from protopinv.train.prepare import LabelledRows, first_bank, noise_generator, prepare
 from protopinv.train.rows import Rows
 
@@ -113,51 +112,14 @@ def linear_hidden(bank: Bank, _: Rows, generator: Generator) -> Bank:
     return replace(bank, hidden=(fitted * (H.std() / fitted.std()),))
 
 
-class Orthogonalised(Optimizer):
-    """Momentum whose singular values are all set to one (Muon), instead of Adam's scaling."""
-
-    def __init__(self, other: Optimizer, momentum: float = 0.95) -> None:
-        super().__init__(other.blocks, other.peak)
-        self._momentum = momentum
-        self._velocity: dict[int, Tensor] = {}
-
-    @torch.no_grad()
-    def step(self, skip: Tensor) -> None:
-        """One update; none where ``skip`` is true."""
-        for group in self._adam.param_groups:
-            for tensor in group["params"]:
-                if tensor.grad is None or tensor.ndim < 2:
-                    continue
-                kept = self._velocity.setdefault(id(tensor), torch.zeros_like(tensor))
-                kept.mul_(self._momentum).add_(tensor.grad)
-                direction = orthogonal(tensor.grad + self._momentum * kept)
-                # as large as Adam's: a root mean square of about 0.2 times the rate
-                scale = 0.2 * max(tensor.shape) ** 0.5
-                change = direction * (scale * group["lr"])
-                tensor.sub_(torch.where(skip, torch.zeros_like(change), change))
-
-
-def orthogonal(G: Tensor) -> Tensor:
-    """The nearest matrix with orthonormal rows or columns, by five Newton-Schulz rounds."""
-    X: Tensor = G / (G.norm() + 1e-20)
-    wide = X.shape[0] <= X.shape[1]
-    X = X if wide else X.T
-    for _ in range(5):
-        A = X @ X.T
-        X = 3.4445 * X + (-4.7750 * A + 2.0315 * A @ A) @ X
-    return X if wide else X.T
-
-
 def with_muon(factor: float, size: int | None = None, epochs: int = 100) -> Idea:
-    """The orthogonalised update at ``factor`` times Adam's rate, on all rows or on batches."""
+    """The orthogonal update at ``factor`` times Adam's rate, on all rows or on batches."""
 
-    def run(step: BankStep, rows: Rows) -> None:
-        step.optimizer = Orthogonalised(step.optimizer)
-        _trained(step, rows)
+    def changes(base: Parameters) -> Parameters:
+        pace = {"lr": base["lr"] * factor} if size is None else batches(size, epochs, factor)(base)
+        return {"optimizer": "muon", **pace}
 
-    if size is not None:
-        return Idea(batches(size, epochs, factor), train=run)
-    return Idea(lambda base: {"lr": base["lr"] * factor}, train=run)
+    return Idea(changes)
 
 
 def with_lbfgs(step: BankStep, rows: Rows) -> None:

@@ -37,6 +37,7 @@ pytestmark = pytest.mark.skipif(
         {"solver": "svd"},
         {"dtype": "float64"},
         {"scaling": "squash"},
+        {"optimizer": "muon", "batch_size": 16},
         {"mixup": 0.1, "averaging": 0.9, "early_stopping": False},
     ],
     ids=str,
@@ -65,6 +66,7 @@ CONFIGS = [
     {"input_noise": 0.3, "hidden_dropout": 0.1, "weight_penalty": 1e-5, "learn_ridge": True},
     {"condition_penalty": 0.01, "hidden_sizes": (40, 30)},
     {"n_prototypes": 400, "hidden_sizes": (20,)},  # primal solves
+    {"optimizer": "muon", "hidden_decay": 0.1},
 ]
 
 

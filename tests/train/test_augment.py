@@ -75,8 +75,10 @@ def test_an_average_forgets_the_start_and_follows_the_steps() -> None:
     assert float(average.tensors[0]) == pytest.approx(199 - 9, abs=0.1)
 
 
-@pytest.mark.parametrize("options", [{"mixup": 0.3}, {"averaging": 0.9}, {"input_noise": 0.3}])
-def test_every_recipe_learns(blobs, options: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "options", [{"mixup": 0.3}, {"averaging": 0.9}, {"input_noise": 0.3}, {"optimizer": "muon"}]
+)
+def test_every_recipe_learns(blobs, options: dict[str, object]) -> None:
     X, y = blobs
     model = ProtoPINVClassifier(15, hidden_sizes=12, max_epochs=60, random_state=0, **options)
     assert model.fit(X, y).score(X, y) == 1

@@ -42,6 +42,7 @@ SHARED = (
     "n_components",
     "max_epochs",
     "batch_size",
+    "optimizer",
     "lr",
     "schedule",
     "warmup_epochs",
@@ -63,7 +64,7 @@ OWN = {"early_stopping": False, "lr": 1e-3}
 
 @with_parameters(SHARED)
 class MLPBaselineClassifier(ProbabilisticClassifier):
-    """A multi-layer perceptron: Adam on the weights themselves.
+    """A multi-layer perceptron: updates of the weights themselves.
 
     It shares all that is not the method with ProtoPINVClassifier: scaling and projection, rows on
     the device, chunks, schedule, guard, captured steps on a GPU.
@@ -119,6 +120,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         n_components: int | None = TrainConfig.n_components,
         max_epochs: int | str = AUTO,
         batch_size: int | str | None = AUTO,
+        optimizer: str = TrainConfig.optimizer,
         lr: float | str = AUTO,
         weight_decay: float = 0.0,
         schedule: str = TrainConfig.schedule,
@@ -152,6 +154,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         self.n_components = n_components
         self.max_epochs = max_epochs
         self.batch_size = batch_size
+        self.optimizer = optimizer
         self.lr = lr
         self.weight_decay = weight_decay
         self.schedule = schedule

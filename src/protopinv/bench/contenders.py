@@ -2,8 +2,8 @@
 
 Both may have at most 138,500 trained numbers and the compute of 250 full-batch epochs: 220 passes
 over the training rows leave room for the solves of mini-batches. Both may use input noise, label
-smoothing, an average over steps, mini-batches, and in their rows the same stems and the same
-distorted copies. The ranges of both were narrowed in about 40 earlier trials a row.
+smoothing, an average over steps, mini-batches, either optimiser, and in their rows the same stems
+and the same distorted copies. The ranges of both were narrowed in about 40 earlier trials a row.
 """
 
 from collections.abc import Callable
@@ -72,7 +72,10 @@ def draw_ours(random: Random, *, row: Row, dataset: str) -> Parameters:
     d = 400 if row.stem else 250
     batch = 2000 if row.stem or row.copies else 1000
     rate = {1000: 0.024, 2000: 0.035}[batch]
+    optimizer = random.choice(["adam", "muon"])
     faster = (0.5, 1.0) if row.stem else (1.0, 2.0)
+    if optimizer == "muon":
+        faster = (0.6, 2.4) if digits else (1.2, 4.0)
     inner = [between(random, 3, 15) for _ in widths[1:]]
     return {
         "n_prototypes": MOST_TRAINED // (d + sum(widths) + CLASSES),
@@ -80,6 +83,7 @@ def draw_ours(random: Random, *, row: Row, dataset: str) -> Parameters:
         "n_components": d,
         "batch_size": batch,
         **_epochs(random, row),
+        "optimizer": optimizer,
         "lr": rate * between(random, *faster),
         "lr_ratios": (
             between(random, 1.2, 2.0),
@@ -108,12 +112,15 @@ def draw_mlp(random: Random, *, row: Row, dataset: str) -> Parameters:
         rest = MOST_TRAINED - (second + 1) * CLASSES - second
         widths = (rest // (d + 1 + second), second)
     batch = random.choice([1000, 2000] if row.copies else [256, 512])
+    optimizer = random.choice(["adam", "muon"])
+    faster = (0.6, 1.6) if optimizer == "adam" else (1.0, 5.0)
     return {
         "hidden_sizes": widths,
         "n_components": d,
         "batch_size": batch,
         **_epochs(random, row),
-        "lr": 0.0045 * (batch / 512) ** 0.5 * between(random, 0.6, 1.6),
+        "optimizer": optimizer,
+        "lr": 0.0045 * (batch / 512) ** 0.5 * between(random, *faster),
         "weight_decay": random.choice([0.0, between(random, 0.05, 0.4)]),
         "averaging": random.choice([0.0, 0.99, 0.999]),
         "activation": random.choice(["relu", "gelu", "silu"]),

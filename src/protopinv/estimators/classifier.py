@@ -85,6 +85,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         n_components: int | None = TrainConfig.n_components,
         max_epochs: int | str = AUTO,
         batch_size: int | str | None = AUTO,
+        optimizer: str = TrainConfig.optimizer,
         lr: float | str = AUTO,
         lr_ratios: Sequence[float] = TrainConfig.lr_ratios,
         schedule: str = TrainConfig.schedule,
@@ -133,6 +134,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         self.n_components = n_components
         self.max_epochs = max_epochs
         self.batch_size = batch_size
+        self.optimizer = optimizer
         self.lr = lr
         self.lr_ratios = lr_ratios
         self.schedule = schedule

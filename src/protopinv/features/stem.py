@@ -183,6 +183,7 @@ def fit_stage(Z: Images, kind: str, n_filters: int, size: int, generator: Genera
     P = P * (variance + floor).rsqrt()[:, None]
     mean = P.mean(0)
     values, vectors = torch.linalg.eigh((P - mean).T @ (P - mean) / len(P))
+    vectors = with_signs(vectors)
     whiten = vectors * (values.clamp_min(0) + WHITENING_FLOOR * values.mean()).rsqrt()
     white = (P - mean) @ whiten
     if kind == "pca":
@@ -194,6 +195,12 @@ def fit_stage(Z: Images, kind: str, n_filters: int, size: int, generator: Genera
     folded = filters @ whiten.T
     shape = (len(folded), Z.shape[1], size, size)
     return Stage(folded.view(shape).contiguous(), floor)
+
+
+def with_signs(vectors: Float[Tensor, "f f"]) -> Float[Tensor, "f f"]:
+    """Each column with its largest entry positive: eigenvectors have no sign of their own."""
+    largest = vectors.gather(0, vectors.abs().argmax(dim=0, keepdim=True))
+    return vectors * largest.sign()
 
 
 def sample_patches(Z: Images, size: int, generator: Generator) -> Float[Tensor, "q f"]:

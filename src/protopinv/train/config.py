@@ -17,6 +17,7 @@ OutputInit = Literal["balanced", "normal"]
 StemKind = Literal["none", "pca", "kmeans", "random"]
 Scaling = Literal["none", "global", "feature", "squash"]
 Projection = Literal["none", "pca", "pls"]
+OptimizerKind = Literal["adam", "muon"]
 Schedule = Literal["cosine", "constant"]
 Solver = Literal["auto", "dual", "primal", "svd"]
 Dtype = Literal["float32", "float64"]
@@ -72,7 +73,10 @@ class TrainConfig:
     batch_size: int | None = _option(
         None, "Rows a step; None takes all of them (full batch).", auto=True
     )
-    lr: float = _option(0.05, "Learning rate of Adam at its peak.", auto=True)
+    optimizer: OptimizerKind = _option(
+        "adam", "adam; muon: momentum made orthogonal, often better with batch_size and lr x 3."
+    )
+    lr: float = _option(0.05, "Learning rate at its peak.", auto=True)
     lr_ratios: Sequence[float] = _option((1.0, 1.0, 1.0), "Its ratio for inputs, hidden, outputs.")
     schedule: Schedule = _option("cosine", "Learning rate after the warm-up.")
     warmup_epochs: int = _option(
@@ -261,6 +265,7 @@ _CHOICES = {
     "stem": StemKind,
     "scaling": Scaling,
     "projection": Projection,
+    "optimizer": OptimizerKind,
     "schedule": Schedule,
     "solver": Solver,
     "dtype": Dtype,

@@ -14,7 +14,7 @@ from protopinv.train.augment import Augment
 from protopinv.train.config import TrainConfig
 from protopinv.train.data_pass import Buffers, data_pass, evaluate
 from protopinv.train.losses import CrossEntropy
-from protopinv.train.optimizer import Block, Optimizer
+from protopinv.train.optimizer import OPTIMIZERS, Block
 from protopinv.train.rows import Rows, chunk_rows
 from protopinv.train.stopping import Average
 
@@ -64,7 +64,7 @@ class Step(ABC):
         self.buffers = Buffers()
         self.generator = generator
         self.augment = Augment(config, n_classes, generator)
-        self.optimizer = Optimizer(blocks, config.lr)
+        self.optimizer = OPTIMIZERS[config.optimizer](blocks, config.lr)
         self.trained = tuple(tensor for block in blocks for tensor in block.tensors)
         self.form: str = config.solver
         self.precision = first.dtype
