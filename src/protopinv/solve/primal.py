@@ -23,6 +23,7 @@ class Primal:
             self.inverses.append(inverse)
             errors.append(error)
         self.error = torch.stack(errors)
+        self.duals: tuple[Tensor, ...] = ()
         self.solved: list[Tensor] = []
         self.residuals: list[Tensor] = []
 

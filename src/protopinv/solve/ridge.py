@@ -29,11 +29,13 @@ class Solution:
     """Weights of each layer and the estimated relative error of each: the status of the solve.
 
     ``error`` stays on the device and is inf where a factorisation failed; whoever may wait for the
-    device reads it and decides.
+    device reads it and decides. ``factors`` are (A, S) with W = A'S for layers solved in the dual
+    form, without a derivative: rows may go through both instead of W.
     """
 
     weights: tuple[Tensor, ...]
     error: Float[Tensor, " layers"]
+    factors: tuple[tuple[Tensor, Tensor] | None, ...] = ()
 
 
 def choose_form(p: int, d: int) -> str:
@@ -58,18 +60,23 @@ def solve_layers(
     inside = precision or given
     forms = [choose_form(*A.shape) if form == "auto" else form for A in designs]
     solved: dict[int, tuple[Tensor, Tensor]] = {}
+    duals: dict[int, Tensor] = {}
     for name in dict.fromkeys(forms):
         layers = [i for i, chosen in enumerate(forms) if chosen == name]
-        error, *weights = _RidgeSolve.apply(
+        error, *found = _RidgeSolve.apply(
             name,
             torch.stack([ridges[i] for i in layers]).to(inside),
             *(designs[i].to(inside) for i in layers),
             *(targets[i].to(inside) for i in layers),
         )
+        weights, behind = found[: len(layers)], found[len(layers) :]
         solved.update(zip(layers, zip(weights, error.unbind(), strict=True), strict=True))
+        duals.update(zip(layers, behind, strict=False))
     in_order = [solved[i] for i in range(len(designs))]
     return Solution(
-        tuple(W.to(given) for W, _ in in_order), torch.stack([error for _, error in in_order])
+        tuple(W.to(given) for W, _ in in_order),
+        torch.stack([error for _, error in in_order]),
+        tuple((A.detach(), duals[i]) if i in duals else None for i, A in enumerate(designs)),
     )
 
 
@@ -86,20 +93,29 @@ def ridge_solve(
 
 
 class _RidgeSolve(torch.autograd.Function):
-    """(form, ridges, *designs, *targets) -> (error, *weights): one factorisation for both ways."""
+    """(form, ridges, *designs, *targets) -> (error, *weights, *duals), one factorisation for all.
+
+    Only the weights have a derivative.
+    """
 
     @staticmethod
     def forward(ctx: Any, form: str, ridges: Tensor, *matrices: Tensor) -> tuple[Tensor, ...]:
         layers = len(matrices) // 2
         ctx.factor = FORMS[form]([A.detach() for A in matrices[:layers]], ridges)
         weights = ctx.factor.weights(matrices[layers:])
-        ctx.mark_non_differentiable(ctx.factor.error)
         # Fresh views, so that the saved factor does not hold the outputs that hold the factor.
-        return ctx.factor.error, *(W.view_as(W) for W in weights)
+        duals = [S.view_as(S) for S in ctx.factor.duals]
+        ctx.mark_non_differentiable(ctx.factor.error, *duals)
+        ctx.set_materialize_grads(False)
+        ctx.shapes = [W.shape for W in weights]
+        return ctx.factor.error, *(W.view_as(W) for W in weights), *duals
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, _: Tensor, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        pulled = [ctx.factor.pullback(layer, dW) for layer, dW in enumerate(gradients)]
+    def backward(ctx: Any, _: None, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        pulled = [
+            ctx.factor.pullback(layer, ctx.factor.error.new_zeros(shape) if dW is None else dW)
+            for layer, (shape, dW) in enumerate(zip(ctx.shapes, gradients, strict=False))
+        ]
         d_designs, d_targets, d_ridges = zip(*pulled, strict=True)
         return None, torch.stack(d_ridges), *d_designs, *d_targets

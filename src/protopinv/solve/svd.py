@@ -24,6 +24,7 @@ class SVD:
             self.parts.append((P, s, Qh.T))
             errors.append(torch.where(finite, _error(s, ridge), torch.inf))
         self.error = torch.stack(errors)
+        self.duals: tuple[Tensor, ...] = ()
         self.solved: list[Tensor] = []
         self.residuals: list[Tensor] = []
 

@@ -6,6 +6,7 @@ allocate for every chunk: activations stay in buffers, and products add up in th
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,11 +15,10 @@ from torch import Tensor
 
 from protopinv.network import propagate
 from protopinv.train.losses import CrossEntropy
+from protopinv.train.products import Layer, add_product, add_sum, as_layer, product
 from protopinv.train.rows import Rows
 
 _aten = torch.ops.aten
-# With so few columns, classes mostly, a product on a CPU is up to three times faster turned around.
-NARROW = 16
 
 
 @dataclass(frozen=True)
@@ -85,28 +85,30 @@ def data_pass(
     loss: CrossEntropy,
     *,
     chunk: int,
+    factors: Sequence[tuple[Tensor, Tensor] | None] = (),
     augment: Callable[[Rows], Rows] | None = None,
     buffers: Buffers | None = None,
 ) -> tuple[Float[Tensor, ""], list[Tensor]]:
     """Mean loss over the rows and its exact gradient in every W, summed over chunks of rows.
 
     Products with rows are made in the number type of the rows, bfloat16 say; loss and gradients
-    are those of the weights.
+    are those of the weights. With ``factors`` of weights rows go through these where it is cheaper.
     """
     buffers = Buffers() if buffers is None else buffers
     gradients = [torch.zeros_like(W) for W in weights]
     total = torch.zeros((), dtype=weights[0].dtype, device=weights[0].device)
-    weights = [W.to(rows.X.dtype) for W in weights]
+    given = factors or [None] * len(weights)
+    layers = [as_layer(W, pair, rows.X) for W, pair in zip(weights, given, strict=True)]
     for part in rows.chunks(chunk):
         seen = part if augment is None else augment(part)
-        total += _chunk(seen, weights, activation, loss, gradients, buffers)
+        total += _chunk(seen, layers, activation, loss, gradients, buffers)
     torch._foreach_mul_(gradients, 1 / len(rows))
     return total / len(rows), gradients
 
 
 def _chunk(
     rows: Rows,
-    weights: Sequence[Tensor],
+    layers: Sequence[Layer],
     activation: str,
     loss: CrossEntropy,
     gradients: Sequence[Tensor],
@@ -116,37 +118,25 @@ def _chunk(
     n, act = len(rows), IN_PLACE[activation]
     inputs: list[Tensor] = [rows.X]
     kept: list[Tensor] = []
-    for W in weights[:-1]:
-        Z = buffers.take("before", len(kept), W, n, W.shape[1])
-        torch.addmm(W[0], inputs[-1], W[1:], out=Z)
-        A = Z if act.from_output else buffers.take("behind", len(kept), W, n, W.shape[1])
+    for layer in layers[:-1]:
+        like = (len(kept), layer.W, n, layer.W.shape[1])
+        Z = layer(inputs[-1], partial(buffers.take, "before", *like))
+        A = Z if act.from_output else buffers.take("behind", *like)
         act.forward(Z, A)
         inputs.append(A)
         kept.append(Z)
-    last = weights[-1][1:].T.contiguous()  # laid out this way a narrow product is twice as fast
-    outputs = inputs[-1] @ last.T + weights[-1][0]
+    outputs = layers[-1](inputs[-1])
     value, G = loss.total_and_gradient(outputs.to(gradients[0].dtype), rows.y)
     G = G.to(outputs.dtype)
-    for layer in reversed(range(len(weights))):
-        gradients[layer][0] += G.sum(0, dtype=gradients[layer].dtype)
-        _add_product(gradients[layer][1:], inputs[layer].T, G)
-        if layer > 0:
-            W = weights[layer]
-            back = buffers.take("back", layer, W, n, W.shape[0] - 1)
-            torch.mm(G, W[1:].T, out=back)
-            act.backward(back, kept[layer - 1])
-            G = back
+    for depth in reversed(range(len(layers))):
+        add_sum(gradients[depth][0], G)
+        add_product(gradients[depth][1:], inputs[depth].T, G)
+        if depth > 0:
+            W = layers[depth].W
+            room = partial(buffers.take, "back", depth, W, n, W.shape[0] - 1)
+            G = product(G, W[1:].T, room=room)
+            act.backward(G, kept[depth - 1])
     return value
-
-
-def _add_product(total: Tensor, A: Tensor, B: Tensor) -> None:
-    """total += A B, summed in the number type of the total as far as the device can."""
-    if A.is_cuda and A.dtype != total.dtype:
-        total += torch.mm(A, B, out_dtype=total.dtype)
-    elif A.dtype != total.dtype or B.shape[1] <= NARROW:
-        total += torch.mm(B.T, A.T).T
-    else:
-        total.addmm_(A, B)
 
 
 @torch.no_grad()

@@ -25,20 +25,25 @@ class CrossEntropy:
     def total_and_gradient(
         self, outputs: Float[Tensor, "n k"], targets: Int[Tensor, " n"] | Float[Tensor, "n k"]
     ) -> tuple[Float[Tensor, ""], Float[Tensor, "n k"]]:
-        """The same, and its gradient in the outputs: probabilities less what they should be."""
-        logs = torch.log_softmax(outputs, dim=1)
-        spread = self.label_smoothing / outputs.shape[1]
-        gradient = logs.exp().sub_(spread)
+        """The same, and its gradient in the outputs: probabilities less what they should be.
+
+        Classes lie first in here: with few of them that is several times faster on a CPU.
+        """
+        logs = torch.log_softmax(outputs.T.contiguous(), dim=0)
+        spread = self.label_smoothing / len(logs)
+        gradient = logs.exp()
+        if spread:
+            gradient.sub_(spread)
         if targets.ndim == 1:
-            chosen = targets[:, None]
-            total = (self.label_smoothing - 1) * logs.gather(1, chosen).sum()
+            chosen = targets[None]
+            total = (self.label_smoothing - 1) * logs.gather(0, chosen).sum()
             gradient.scatter_add_(
-                1, chosen, gradient.new_full(chosen.shape, self.label_smoothing - 1)
+                0, chosen, gradient.new_full(chosen.shape, self.label_smoothing - 1)
             )
         else:
-            total = (self.label_smoothing - 1) * (logs * targets).sum()
-            gradient.sub_(targets, alpha=1 - self.label_smoothing)
-        return (total - spread * logs.sum() if spread else total), gradient
+            total = (self.label_smoothing - 1) * (logs * targets.T).sum()
+            gradient.sub_(targets.T, alpha=1 - self.label_smoothing)
+        return (total - spread * logs.sum() if spread else total), gradient.T
 
     def score(self, outputs: Float[Tensor, "n k"], targets: Int[Tensor, " n"]) -> Int[Tensor, ""]:
         """The score summed over rows: 1 for a right answer."""

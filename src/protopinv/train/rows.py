@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Generator, Tensor
 
-# A chunk's widest activation should stay in a core's L2 cache, about this many bytes; measured at
-# 54,000 x 400 -> 512, chunks of 512 to 2,048 rows were equally fast and 8,192 up to 15 % slower.
-CPU_CHUNK_BYTES = 2 * 2**20
+# A chunk's widest activation should stay in cache, about this many bytes; measured at
+# 54,000 x 400 -> 512, chunks of 1,024 to 4,096 rows were about equally fast, others slower.
+CPU_CHUNK_BYTES = 4 * 2**20
 GPU_CHUNK_BYTES = 2**30
 
 

@@ -101,6 +101,7 @@ class Step(ABC):
             self.config.activation,
             self.loss,
             chunk=self.chunk,
+            factors=solution.factors,
             augment=self.augment,
             buffers=self.buffers,
         )
