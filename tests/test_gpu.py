@@ -2,6 +2,7 @@
 
 import pickle
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from protopinv.baselines import (
     RandomFeatureRidgeClassifier,
 )
 from protopinv.data import load_data
+from protopinv.kernels import switched_off
+from protopinv.solve.cholesky import invert
 from protopinv.train.bank_step import BankStep
 from protopinv.train.capture import CapturedStep
 from protopinv.train.config import TrainConfig
@@ -67,6 +70,8 @@ CONFIGS = [
     {"condition_penalty": 0.01, "hidden_sizes": (40, 30)},
     {"n_prototypes": 400, "hidden_sizes": (20,)},  # primal solves
     {"optimizer": "muon", "hidden_decay": 0.1},
+    {"row_dtype": "bfloat16", "label_smoothing": 0.1},
+    {"row_dtype": "bfloat16", "activation": "gelu", "hidden_sizes": (40, 30), "mixup": 0.2},
 ]
 
 
@@ -193,3 +198,28 @@ def test_stems_and_copies_are_those_of_the_host(stem: str) -> None:
     )
     assert len(on_gpu.rows) == 900
     torch.testing.assert_close(on_gpu.rows.X.cpu(), on_host.rows.X, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("options", CONFIGS, ids=str)
+def test_kernels_and_plain_paths_take_the_same_steps(options: dict[str, object]) -> None:
+    by_kernels, rows = digits_step(options)
+    with switched_off():
+        plain, _ = digits_step(options)
+        expected = [float(plain(rows, 1.0).loss) for _ in range(5)]
+    found = [float(by_kernels(rows, 1.0).loss) for _ in range(5)]
+    rough = options.get("row_dtype") == "bfloat16"
+    np.testing.assert_allclose(found, expected, rtol=2e-2 if rough else 2e-3)
+
+
+@pytest.mark.parametrize("p", [5, 33, 150, 512])
+def test_the_kernel_inverts_as_well_as_cholesky(p: int) -> None:
+    A = torch.randn(2, p, 600, generator=torch.Generator().manual_seed(0)).cuda()
+    K = A @ A.mT / 600 + 0.01 * torch.eye(p, device="cuda")
+    exact = torch.linalg.inv(K.double())
+    errors = []
+    for path in (nullcontext(), switched_off()):
+        with path:
+            inverse, estimate = invert(K)
+        errors.append(float((inverse - exact).norm() / exact.norm()))
+        assert (estimate < 0.1).all()
+    assert errors[0] < 3 * errors[1] + 1e-6

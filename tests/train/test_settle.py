@@ -1,5 +1,7 @@
 """Laws of "auto": what is given stays, what is left follows the data's shape, all of it is used."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,7 @@ def test_what_is_given_stays(shape: DataShape):
         "warmup_epochs": 2,
         "early_stopping": True,
         "scaling": "none",
+        "row_dtype": "same",
     }
     assert set(given) == set(LEFT_OPEN)
     config = settle({**OFFERED, **given}, shape)
@@ -98,3 +101,11 @@ def test_a_fitted_model_says_what_was_used_and_keeps_it_in_its_file(tmp_path):
     again = protopinv.load(tmp_path / "m.safetensors")
     assert again.config_ == used
     assert again.get_params()["n_prototypes"] == used.n_prototypes
+
+
+def test_many_wide_rows_are_bfloat16_where_that_is_fast():
+    images = DataShape(n_rows=60_000, n_features=784, n_classes=10, fast_bfloat16=True)
+    assert settle(OFFERED, images).row_dtype == "bfloat16"
+    for other in ({"n_rows": 5_000}, {"n_features": 20}, {"fast_bfloat16": False}):
+        assert settle(OFFERED, replace(images, **other)).row_dtype == "same"
+    assert settle({**OFFERED, "dtype": "float64"}, images).row_dtype == "same"

@@ -134,7 +134,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         n_iter_no_change: int = TrainConfig.n_iter_no_change,
         device: str = "auto",
         dtype: str = TrainConfig.dtype,
-        row_dtype: str = TrainConfig.row_dtype,
+        row_dtype: str = AUTO,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -185,7 +185,8 @@ class MLPBaselineClassifier(ProbabilisticClassifier):
         require_number(self, "weight_decay", Real, lambda v: v >= 0, "a number, 0 or more")
         device = resolve_device(self.device)
         (rows, classes), seed = self._rows(X, y), self._seed()
-        config = settle({**self._given(), "image_shape": checked.image_shape}, rows.shape)
+        given = {**self._given(), "image_shape": checked.image_shape}
+        config = settle(given, rows.shape(device))
         shown = progress(enabled=bool(self.verbose), also=observer)
         with shown as watched, memory_named():
             held_out = hold_out(rows.labels, config.held_out, seed)

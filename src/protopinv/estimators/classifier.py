@@ -105,7 +105,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         solver: str = TrainConfig.solver,
         device: str = "auto",
         dtype: str = TrainConfig.dtype,
-        row_dtype: str = TrainConfig.row_dtype,
+        row_dtype: str = AUTO,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -166,7 +166,8 @@ class ProtoPINVClassifier(ProbabilisticClassifier):
         checked, X = with_image_shape(self.config(), X)
         device = resolve_device(self.device)
         (rows, classes), seed = self._rows(X, y), self._seed()
-        config = settle({**self._given(), "image_shape": checked.image_shape}, rows.shape)
+        given = {**self._given(), "image_shape": checked.image_shape}
+        config = settle(given, rows.shape(device))
         shown = progress(enabled=bool(self.verbose), also=observer)
         with shown as watched, memory_named():
             model = train_classifier(

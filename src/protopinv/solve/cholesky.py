@@ -4,12 +4,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from protopinv.kernels import usable
+
+# Above this size a library's large products beat the kernel.
+MOST_ROWS = 512
+
 
 def invert(
     system: Float[Tensor, "*batch n n"],
 ) -> tuple[Float[Tensor, "*batch n n"], Float[Tensor, "*batch"]]:
-    """K^-1 and the relative error of a solution by it."""
-    inverse, _, error = factorise(system)
+    """K^-1 and the relative error of a solution by it, as ``factorise`` has it."""
+    if usable(system) and system.dtype == torch.float32 and system.shape[-1] <= MOST_ROWS:
+        from protopinv.kernels.sweep import sweep_inverse
+
+        inverse, error = sweep_inverse(system.view(-1, *system.shape[-2:]))
+        return inverse.view_as(system), error.view(system.shape[:-2])
+    inverse, _, error = _by_cholesky(system)
     return inverse, error
 
 
@@ -20,6 +30,14 @@ def factorise(
 
     The last is the relative error of a solution to first order, inf where the factorisation
     failed, from what is at hand anyway; row sums bound the spectral norms, by at most sqrt(n) each.
+    """
+    inverse, factor, error = _by_cholesky(system)
+    return inverse, 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1), error
+
+
+def _by_cholesky(system: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """K^-1, L and the relative error.
+
     Neither ``cholesky_ex`` nor ``solve_triangular`` reads the device from the host or raises;
     ``cholesky_inverse`` does both.
     """
@@ -29,8 +47,7 @@ def factorise(
     inverse = half.mT @ half
     condition = _row_sum_norm(system) * _row_sum_norm(inverse)
     error = torch.finfo(system.dtype).eps * condition
-    log_determinant = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    return inverse, log_determinant, torch.where((info == 0) & error.isfinite(), error, torch.inf)
+    return inverse, factor, torch.where((info == 0) & error.isfinite(), error, torch.inf)
 
 
 def _row_sum_norm(matrix: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch"]:

@@ -31,10 +31,12 @@ class Dual:
         ]
         return [A.T @ S for A, S in zip(self.designs, self.duals, strict=True)]
 
-    def pullback(self, layer: int, dW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def pullback(
+        self, layer: int, dW: Tensor, *, with_ridge: bool
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """dT = K^-1 A dW, dK = -dT S', dA = S dW' + (dK + dK') A, dridge = tr dK."""
         A, S = self.designs[layer], self.duals[layer]
         dT = self.inverses[layer] @ (A @ dW)
-        dK = -dT @ S.T
-        dA = torch.addmm(S @ dW.T, dK + dK.T, A)
-        return dA, dT, dK.trace()
+        minus_dK = dT @ S.T
+        dA = torch.addmm(S @ dW.T, minus_dK + minus_dK.T, A, alpha=-1)
+        return dA, dT, -minus_dK.trace() if with_ridge else None

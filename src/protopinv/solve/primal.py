@@ -38,10 +38,12 @@ class Primal:
         ]
         return self.solved
 
-    def pullback(self, layer: int, dW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def pullback(
+        self, layer: int, dW: Tensor, *, with_ridge: bool
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """U = G^-1 dW, dT = A U, dA = (T - AW) U' - dT W', dridge = -tr(U'W)."""
         W = self.solved[layer]
         U = self.inverses[layer] @ dW
         dT = self.designs[layer] @ U
         dA = torch.addmm(self.residuals[layer] @ U.T, dT, W.T, alpha=-1)
-        return dA, dT, -(U * W).sum()
+        return dA, dT, -(U * W).sum() if with_ridge else None

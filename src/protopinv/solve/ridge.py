@@ -65,7 +65,7 @@ def solve_layers(
         layers = [i for i, chosen in enumerate(forms) if chosen == name]
         error, *found = _RidgeSolve.apply(
             name,
-            torch.stack([ridges[i] for i in layers]).to(inside),
+            (ridges if len(layers) == len(forms) else ridges[layers]).to(inside),
             *(designs[i].to(inside) for i in layers),
             *(targets[i].to(inside) for i in layers),
         )
@@ -114,8 +114,13 @@ class _RidgeSolve(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, _: None, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         pulled = [
-            ctx.factor.pullback(layer, ctx.factor.error.new_zeros(shape) if dW is None else dW)
+            ctx.factor.pullback(
+                layer,
+                ctx.factor.error.new_zeros(shape) if dW is None else dW,
+                with_ridge=ctx.needs_input_grad[1],
+            )
             for layer, (shape, dW) in enumerate(zip(ctx.shapes, gradients, strict=False))
         ]
         d_designs, d_targets, d_ridges = zip(*pulled, strict=True)
-        return None, torch.stack(d_ridges), *d_designs, *d_targets
+        d_ridge = torch.stack(d_ridges) if ctx.needs_input_grad[1] else None
+        return None, d_ridge, *d_designs, *d_targets

@@ -40,7 +40,9 @@ class SVD:
             self.residuals.append(residual)
         return self.solved
 
-    def pullback(self, layer: int, dW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def pullback(
+        self, layer: int, dW: Tensor, *, with_ridge: bool
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """As in the primal form, with G^-1 and T - AW taken through P, s and Q."""
         (P, s, Q), ridge, W = self.parts[layer], self.ridges[layer], self.solved[layer]
         coordinates = Q.T @ dW
@@ -50,7 +52,7 @@ class SVD:
             U += (dW - Q @ coordinates) / ridge
         dT = P @ (s[:, None] / length * (coordinates / length))
         dA = torch.addmm(self.residuals[layer] @ U.T, dT, W.T, alpha=-1)
-        return dA, dT, -(U * W).sum()
+        return dA, dT, -(U * W).sum() if with_ridge else None
 
 
 def _error(singular: Float[Tensor, " r"], ridge: Float[Tensor, ""]) -> Float[Tensor, ""]:

@@ -29,6 +29,9 @@ class BankStep(Step):
         self, bank: Bank, config: TrainConfig, *, generator: Generator, chunk: int | None = None
     ) -> None:
         inputs, hidden, outputs = config.lr_ratios
+        # what is not learned needs no derivative, and its history no device
+        bank.raw_ridge.requires_grad_(any(config.learned_ridges))
+        self._ridge = None if any(config.learned_ridges) else bank.ridge.detach()
         self.advice = "Scale the features (scaling='feature'), lower lr, or raise ridge."
         blocks = (
             Block([bank.inputs], config.input_decay, inputs),
@@ -70,7 +73,7 @@ class BankStep(Step):
 
     def numbers(self) -> Mapping[str, Tensor]:
         """The ridge of every layer."""
-        return {"ridge": self.state.ridge}
+        return {"ridge": self.state.ridge if self._ridge is None else self._ridge}
 
     def _dropped_out(self) -> Bank:
         """The bank with dropout on its hidden targets."""

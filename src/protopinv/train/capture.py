@@ -132,5 +132,5 @@ class _Captured(Generic[Result]):
 def _cloned(result: Any) -> Any:
     """The next replay overwrites what the graph returned."""
     if isinstance(result, StepReport):
-        return StepReport(*_cloned((result.loss, result.solve_failed, result.data_failed)))
+        return StepReport(result.loss.clone())
     return tuple(tensor.clone() for tensor in result)

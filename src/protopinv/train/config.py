@@ -103,7 +103,9 @@ class TrainConfig:
     solver: Solver = _option("auto", "Form of the solves; auto: the smaller Cholesky system.")
     dtype: Dtype = _option("float32", "Precision of training; prediction is always float64.")
     row_dtype: RowDtype = _option(
-        "same", "Precision of rows and of products with them; bfloat16 where hardware has it."
+        "same",
+        "Precision of rows and of products with them; auto: bfloat16 for many wide rows on a GPU.",
+        auto=True,
     )
 
     def __post_init__(self) -> None:

@@ -13,12 +13,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from protopinv.kernels import usable
 from protopinv.network import propagate
 from protopinv.train.losses import CrossEntropy
 from protopinv.train.products import Layer, add_product, add_sum, as_layer, product
 from protopinv.train.rows import Rows
 
 _aten = torch.ops.aten
+# More than these do not fit the kernel for the last layer.
+MOST_CLASSES = 127
 
 
 @dataclass(frozen=True)
@@ -99,43 +102,78 @@ def data_pass(
     total = torch.zeros((), dtype=weights[0].dtype, device=weights[0].device)
     given = factors or [None] * len(weights)
     layers = [as_layer(W, pair, rows.X) for W, pair in zip(weights, given, strict=True)]
+    through = partial(_chunk, layers, activation, loss, gradients, buffers, 1 / len(rows))
     for part in rows.chunks(chunk):
-        seen = part if augment is None else augment(part)
-        total += _chunk(seen, layers, activation, loss, gradients, buffers)
-    torch._foreach_mul_(gradients, 1 / len(rows))
-    return total / len(rows), gradients
+        total += through(part if augment is None else augment(part))
+    return total, gradients
 
 
 def _chunk(
-    rows: Rows,
     layers: Sequence[Layer],
     activation: str,
     loss: CrossEntropy,
     gradients: Sequence[Tensor],
     buffers: Buffers,
+    scale: float,
+    rows: Rows,
 ) -> Tensor:
-    """The loss of a chunk, its gradients added to those there are."""
-    n, act = len(rows), IN_PLACE[activation]
+    """``scale`` times the loss of a chunk, its gradients added to those there are."""
+    n, act, top = len(rows), IN_PLACE[activation], len(layers) - 1
+    by_kernel = _suits_kernel(rows, layers)
     inputs: list[Tensor] = [rows.X]
-    kept: list[Tensor] = []
-    for layer in layers[:-1]:
-        like = (len(kept), layer.W, n, layer.W.shape[1])
+    before: list[Tensor] = []
+    for depth, layer in enumerate(layers[:-1]):
+        like = (depth, layer.W, n, layer.W.shape[1])
         Z = layer(inputs[-1], partial(buffers.take, "before", *like))
+        before.append(Z)
+        if by_kernel and depth == top - 1:
+            break
         A = Z if act.from_output else buffers.take("behind", *like)
         act.forward(Z, A)
         inputs.append(A)
-        kept.append(Z)
-    outputs = layers[-1](inputs[-1])
-    value, G = loss.total_and_gradient(outputs.to(gradients[0].dtype), rows.y)
-    G = G.to(outputs.dtype)
-    for depth in reversed(range(len(layers))):
-        add_sum(gradients[depth][0], G)
+    if by_kernel:
+        top -= 1
+        G = before[top]
+        value = _last_layer(G, layers[-1].W, rows.y, activation, loss, gradients, scale)
+    else:
+        outputs = layers[-1](inputs[-1])
+        value, G = loss.total_and_gradient(outputs.to(gradients[0].dtype), rows.y, scale)
+        G = G.to(outputs.dtype)
+        add_sum(gradients[top][0], G)
+    for depth in range(top, -1, -1):
         add_product(gradients[depth][1:], inputs[depth].T, G)
         if depth > 0:
             W = layers[depth].W
             room = partial(buffers.take, "back", depth, W, n, W.shape[0] - 1)
             G = product(G, W[1:].T, room=room)
-            act.backward(G, kept[depth - 1])
+            act.backward(G, before[depth - 1])
+            add_sum(gradients[depth - 1][0], G)
+    return value
+
+
+def _suits_kernel(rows: Rows, layers: Sequence[Layer]) -> bool:
+    """Rows in bfloat16 on a GPU, with labels, of not too many classes, and a hidden layer."""
+    plain = rows.X.dtype != torch.bfloat16 or rows.y.ndim != 1 or not usable(rows.X)
+    return not plain and len(layers) > 1 and layers[-1].W.shape[1] <= MOST_CLASSES
+
+
+def _last_layer(
+    Z: Tensor,
+    W: Tensor,
+    labels: Tensor,
+    activation: str,
+    loss: CrossEntropy,
+    gradients: Sequence[Tensor],
+    scale: float,
+) -> Tensor:
+    """The loss; Z, what the last activation is given, becomes its gradient."""
+    from protopinv.kernels.head import loss_and_gradients
+
+    value, dW, sums = loss_and_gradients(
+        Z, W, labels, activation, smoothing=loss.label_smoothing, scale=scale
+    )
+    gradients[-1].add_(dW)
+    gradients[-2][0].add_(sums)
     return value
 
 

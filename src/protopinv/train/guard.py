@@ -8,7 +8,7 @@ raises when nothing is left to try.
 import torch
 
 from protopinv.errors import TrainingError
-from protopinv.train.step import Step, StepReport
+from protopinv.train.step import Step
 from protopinv.train.stopping import Best, put_back
 
 MOST_RATE_CUTS = 6
@@ -16,17 +16,15 @@ RATE_CUT = 0.3
 
 
 class Guard:
-    """``watch`` every step (no host read), ``review`` when a read is due."""
+    """``watch`` counts steps, ``review`` reads their failures when that is due."""
 
     def __init__(self, step: Step, best: Best) -> None:
         self._step = step
         self._best = best
         self._ladder = _fallbacks(step.form, step.precision)
-        device = step.trained[0].device
-        self._seen = torch.zeros(2, dtype=torch.long, device=device)  # failed solves, failed data
         self._judged = [0, 0]
         self.rate_cuts = 0
-        self._every = 1 if device.type == "cpu" else 16
+        self._every = 16 if step.trained[0].is_cuda else 1
         self.steps = 0
         self.events: list[str] = []
 
@@ -35,18 +33,18 @@ class Guard:
         """Steps that were not taken, as of the last review."""
         return sum(self._judged)
 
-    def watch(self, report: StepReport) -> None:
+    def watch(self) -> None:
         """Count a step."""
         self.steps += 1
-        self._seen += torch.stack([report.solve_failed, report.data_failed])
 
-    def due(self) -> bool:
-        """Whether the host should read now: every step at first, later every few."""
-        return self.steps < 4 or self.steps % self._every == 0
+    def due(self, ahead: int = 0) -> bool:
+        """Whether the host should read, now or some steps ahead: always at first, later rarely."""
+        steps = self.steps + ahead
+        return steps < 4 or steps % self._every == 0
 
     def count(self) -> tuple[int, int]:
         """Read the counters: failed solves and failed data passes since the last count."""
-        seen = self._seen.tolist()
+        seen = self._step.failures.tolist()
         solves, data = (new - old for new, old in zip(seen, self._judged, strict=True))
         self._judged = seen
         return solves, data

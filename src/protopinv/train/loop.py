@@ -92,7 +92,8 @@ class _Run:
         The loss of a full-batch epoch is that of the state before the update, so without
         validation it is the state at the start of the epoch that is judged.
         """
-        at_start = copied(self.step.kept) if self.validation is None else ()
+        judged = self._judges()
+        at_start = copied(self.step.kept) if judged and self.validation is None else ()
         loss, rate = self._pass_over_rows(epoch)
         numbers = {
             "loss": loss,
@@ -101,7 +102,8 @@ class _Run:
         }
         if self.validation is None:
             self.recorder.add(numbers)
-            self.best.offer(at_start, -loss, loss, epoch)
+            if judged:
+                self.best.offer(at_start, -loss, loss, epoch)
             return EpochReport(epoch, self.n_epochs, loss, None, None, self.step.state)
         score, validation_loss = self.taken.evaluate(self.validation)
         numbers |= {"validation_score": score, "validation_loss": validation_loss}
@@ -109,6 +111,14 @@ class _Run:
         self.best.offer(self.step.kept, score, validation_loss, epoch)
         state = self.step.state
         return EpochReport(epoch, self.n_epochs, loss, score, validation_loss, state)
+
+    def _judges(self) -> bool:
+        """Whether the state is compared with the best so far.
+
+        On a GPU, where a full-batch epoch is over in no time, only when the guard reads anyway.
+        """
+        many_steps = self.step.config.batch_size is not None
+        return self.validation is not None or many_steps or self.guard.due(ahead=1)
 
     def stalled(self, epoch: int) -> bool:
         """Whether the best epoch is long past; on a GPU asked only when the guard reads anyway."""
@@ -150,7 +160,8 @@ class _Run:
             )
             report = self.taken(batch, factor)
             losses.append(report.loss)
-            self.guard.watch(report)
+            self.guard.watch()
             if self.guard.due():
                 self.guard.review()
-        return torch.stack(losses).nanmean(), self.step.optimizer.peak * factor
+        loss = losses[0] if len(losses) == 1 else torch.stack(losses).nanmean()
+        return loss, self.step.optimizer.peak * factor

@@ -23,9 +23,12 @@ class CrossEntropy:
         )
 
     def total_and_gradient(
-        self, outputs: Float[Tensor, "n k"], targets: Int[Tensor, " n"] | Float[Tensor, "n k"]
+        self,
+        outputs: Float[Tensor, "n k"],
+        targets: Int[Tensor, " n"] | Float[Tensor, "n k"],
+        scale: float = 1.0,
     ) -> tuple[Float[Tensor, ""], Float[Tensor, "n k"]]:
-        """The same, and its gradient in the outputs: probabilities less what they should be.
+        """``scale`` times the same, and its gradient: probabilities less what they should be.
 
         Classes lie first in here: with few of them that is several times faster on a CPU.
         """
@@ -43,7 +46,8 @@ class CrossEntropy:
         else:
             total = (self.label_smoothing - 1) * (logs * targets.T).sum()
             gradient.sub_(targets.T, alpha=1 - self.label_smoothing)
-        return (total - spread * logs.sum() if spread else total), gradient.T
+        total = total - spread * logs.sum() if spread else total
+        return total * scale, gradient.mul_(scale).T
 
     def score(self, outputs: Float[Tensor, "n k"], targets: Int[Tensor, " n"]) -> Int[Tensor, ""]:
         """The score summed over rows: 1 for a right answer."""

@@ -1,12 +1,17 @@
 """Updates of what is trained, with a rate and a decoupled decay of its own for each block."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from protopinv.kernels import usable
+
+# Of Adam, as in torch.
+BETAS = (0.9, 0.999)
+EPSILON = 1e-8
 MOMENTUM = 0.95
 # Entries of an orthogonal update are made this large, times the rate: about what Adam's are.
 UPDATE_SIZE = 0.2
@@ -25,40 +30,29 @@ class Block:
 
 
 class Optimizer:
-    """Torch's fused AdamW over blocks. On a GPU its rates are tensors, so a graph can hold it."""
+    """AdamW over blocks. On a GPU the rate is a tensor, so that a graph can hold an update."""
 
     def __init__(self, blocks: Sequence[Block], peak: float) -> None:
         self.blocks = blocks
         self.peak = peak
         self.restarts = 0
-        on_gpu = blocks[0].tensors[0].is_cuda
-        self._adam = torch.optim.AdamW(
-            [{"params": list(block.tensors), "weight_decay": block.decay} for block in blocks],
-            lr=torch.tensor(peak, device=blocks[0].tensors[0].device) if on_gpu else peak,
-            fused=True,
-            capturable=on_gpu,
-        )
-        if on_gpu:  # the groups must not share one tensor
-            for group in self._adam.param_groups:
-                group["lr"] = group["lr"].clone()
+        first = blocks[0].tensors[0]
+        self._factor: Tensor | float = torch.ones((), device=first.device) if first.is_cuda else 1.0
+        given = [replace(block, tensors=self._for_adam(block)) for block in blocks]
+        by_kernel = usable(first) and first.dtype == torch.float32
+        self._adam: _KernelAdam | _TorchAdam = (_KernelAdam if by_kernel else _TorchAdam)(given)
 
     def set_rate(self, factor: float) -> None:
         """Take the next steps at ``factor`` times the peak rate."""
-        for group, block in zip(self._adam.param_groups, self.blocks, strict=True):
-            rate = self.peak * factor * block.ratio
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
+        if isinstance(self._factor, Tensor):
+            self._factor.fill_(factor)
+        else:
+            self._factor = factor
 
+    @torch.no_grad()
     def step(self, skip: Bool[Tensor, ""]) -> None:
-        """One update; none where ``skip`` is true.
-
-        The decision stays on the device: fused optimizers leave everything as it was where their
-        ``found_inf`` is 1, as gradient scaling needs it.
-        """
-        self._adam.found_inf = skip.to(torch.float32)  # type: ignore[attr-defined]
-        self._adam.step()
+        """One update; none where ``skip`` is true, a decision that stays on the device."""
+        self._adam.step(skip, self.peak, self._factor)
 
     def gradients(self) -> list[Tensor]:
         """After a backward pass."""
@@ -71,12 +65,93 @@ class Optimizer:
 
     def restart(self, peak: float) -> None:
         """Forget all momenta and go on with another peak rate."""
-        self._adam.state.clear()
+        self._adam.forget()
         self.peak = peak
         self.restarts += 1
 
+    def _for_adam(self, block: Block) -> Sequence[Tensor]:
+        """The tensors of a block that Adam updates."""
+        return block.tensors
+
     def _tensors(self) -> list[Tensor]:
         return [tensor for block in self.blocks for tensor in block.tensors]
+
+
+class _TorchAdam:
+    """Torch's fused AdamW."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self._blocks = blocks
+        devices = [tensor.device for block in blocks for tensor in block.tensors]
+        on_gpu = bool(devices) and devices[0].type == "cuda"
+        rates = [torch.ones((), device=devices[0]) if on_gpu else 1.0 for _ in blocks]
+        self._adam = torch.optim.AdamW(
+            [
+                {"params": list(block.tensors), "weight_decay": block.decay, "lr": rate}
+                for block, rate in zip(blocks, rates, strict=True)
+            ],
+            fused=True,
+            capturable=on_gpu,
+        )
+
+    def step(self, skip: Bool[Tensor, ""], peak: float, factor: Tensor | float) -> None:
+        """Fused optimizers leave all as it was where ``found_inf`` is 1, for gradient scaling."""
+        for group, block in zip(self._adam.param_groups, self._blocks, strict=True):
+            rate = peak * block.ratio * factor
+            if isinstance(group["lr"], Tensor):
+                group["lr"].copy_(torch.as_tensor(rate))
+            else:
+                group["lr"] = rate
+        self._adam.found_inf = skip.to(torch.float32)  # type: ignore[attr-defined]
+        self._adam.step()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._adam.state.clear()
+
+
+class _KernelAdam:
+    """The same update by a kernel, for a GPU."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self._blocks = blocks
+        tensors = [tensor for block in blocks for tensor in block.tensors]
+        self._moments = {
+            tensor: (torch.zeros_like(tensor), torch.zeros_like(tensor)) for tensor in tensors
+        }
+        self._steps = torch.zeros((), device=tensors[0].device) if tensors else None
+
+    def step(self, skip: Bool[Tensor, ""], peak: float, factor: Tensor | float) -> None:
+        """One launch a tensor."""
+        from protopinv.kernels.adam import adam_update
+
+        if self._steps is None:
+            return
+        self._steps.add_(~skip)
+        for block in self._blocks:
+            for tensor in block.tensors:
+                if tensor.grad is None:
+                    continue
+                adam_update(
+                    tensor,
+                    tensor.grad.contiguous(),
+                    *self._moments[tensor],
+                    steps=self._steps,
+                    skip=skip,
+                    factor=torch.as_tensor(factor, device=tensor.device),
+                    rate=peak * block.ratio,
+                    decay=block.decay,
+                    betas=BETAS,
+                    eps=EPSILON,
+                )
+
+    def forget(self) -> None:
+        """Begin anew."""
+        if self._steps is not None:
+            self._steps.zero_()
+        for moments in self._moments.values():
+            for moment in moments:
+                moment.zero_()
 
 
 class Muon(Optimizer):
@@ -88,33 +163,34 @@ class Muon(Optimizer):
 
     def __init__(self, blocks: Sequence[Block], peak: float) -> None:
         super().__init__(blocks, peak)
-        self._momenta: list[dict[Tensor, Tensor]] = []
-        for group in self._adam.param_groups:
-            matrices = [tensor for tensor in group["params"] if tensor.ndim == 2]
-            group["params"] = [tensor for tensor in group["params"] if tensor.ndim != 2]
-            self._momenta.append({matrix: torch.zeros_like(matrix) for matrix in matrices})
+        matrices = [tensor for tensor in self._tensors() if tensor.ndim == 2]
+        self._momenta = {matrix: torch.zeros_like(matrix) for matrix in matrices}
 
     @torch.no_grad()
     def step(self, skip: Bool[Tensor, ""]) -> None:
         """One update; none where ``skip`` is true."""
         super().step(skip)
-        for group, momenta in zip(self._adam.param_groups, self._momenta, strict=True):
-            for matrix, momentum in momenta.items():
-                if matrix.grad is None:
+        for block in self.blocks:
+            rate = self.peak * block.ratio * self._factor
+            for matrix in block.tensors:
+                if matrix.grad is None or matrix not in self._momenta:
                     continue
+                momentum = self._momenta[matrix]
                 new = matrix.grad + MOMENTUM * momentum
                 direction = orthogonal(matrix.grad + MOMENTUM * new)
-                size = UPDATE_SIZE * max(matrix.shape) ** 0.5 * group["lr"]
-                shrunk = matrix * (1 - group["lr"] * group["weight_decay"])
+                size = UPDATE_SIZE * max(matrix.shape) ** 0.5 * rate
+                shrunk = matrix * (1 - rate * block.decay)
                 momentum.copy_(torch.where(skip, momentum, new))
                 matrix.copy_(torch.where(skip, matrix, shrunk - size * direction))
 
     def restart(self, peak: float) -> None:
         """Forget all momenta and go on with another peak rate."""
         super().restart(peak)
-        for momenta in self._momenta:
-            for momentum in momenta.values():
-                momentum.zero_()
+        for momentum in self._momenta.values():
+            momentum.zero_()
+
+    def _for_adam(self, block: Block) -> Sequence[Tensor]:
+        return [tensor for tensor in block.tensors if tensor.ndim != 2]
 
 
 OPTIMIZERS = {"adam": Optimizer, "muon": Muon}

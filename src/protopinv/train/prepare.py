@@ -58,11 +58,11 @@ class LabelledRows:
     n_classes: int
     front: Front | None = None
 
-    @property
-    def shape(self) -> DataShape:
+    def shape(self, device: torch.device) -> DataShape:
         """What the rules for "auto" look at."""
         n, d = self.X.shape
-        return DataShape(n, d, self.n_classes)
+        fast = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+        return DataShape(n, d, self.n_classes, fast_bfloat16=fast)
 
     @property
     def n_features(self) -> int:

@@ -20,6 +20,7 @@ class DataShape:
     n_rows: int
     n_features: int
     n_classes: int
+    fast_bfloat16: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,11 @@ def _early_stopping(_: Values, shape: DataShape) -> bool | str:
     return "cross" if size_of(shape).chooses_epochs and shape.n_rows >= enough else False
 
 
+def _row_dtype(values: Values, shape: DataShape) -> str:
+    many = shape.n_rows > SIZES[-2].most_rows and shape.n_features > TABLE_FEATURES
+    return "bfloat16" if many and shape.fast_bfloat16 and values["dtype"] == "float32" else "same"
+
+
 # In this order: a rule may look at what those before it have settled.
 _RULES: dict[str, Callable[[Values, DataShape], Any]] = {
     "n_prototypes": _n_prototypes,
@@ -138,4 +144,5 @@ _RULES: dict[str, Callable[[Values, DataShape], Any]] = {
     "lr": _lr,
     "warmup_epochs": _warmup_epochs,
     "early_stopping": _early_stopping,
+    "row_dtype": _row_dtype,
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Generator, Tensor
 
 from protopinv.solve import Solution
@@ -31,15 +31,14 @@ class StepReport:
     """
 
     loss: Float[Tensor, ""]
-    solve_failed: Bool[Tensor, ""]
-    data_failed: Bool[Tensor, ""]
 
 
 class Step(ABC):
     """One update of ``state``: a bank, whose weights are solved, or weights themselves.
 
     A subclass says how the state becomes weights. The guard may change ``form`` and ``precision``
-    of a solve on the way, and ends its errors with ``advice``. ``width`` counts the features.
+    of a solve on the way, and ends its errors with ``advice``. ``width`` counts the features;
+    ``failures`` counts solves and data passes that failed, on the device.
     """
 
     advice = "Scale the features (scaling='feature'), or lower lr."
@@ -66,6 +65,7 @@ class Step(ABC):
         self.augment = Augment(config, n_classes, generator)
         self.optimizer = OPTIMIZERS[config.optimizer](blocks, config.lr)
         self.trained = tuple(tensor for block in blocks for tensor in block.tensors)
+        self.failures = torch.zeros(2, dtype=torch.long, device=first.device)
         self.form: str = config.solver
         self.precision = first.dtype
         self.average = Average(self.trained, config.averaging) if config.averaging else None
@@ -118,13 +118,13 @@ class Step(ABC):
             loss = loss + penalty.detach().to(loss)
             error = torch.cat([error, penalty_error])
         norm = torch.nn.utils.get_total_norm(self.optimizer.gradients())
-        solve_failed = ~(error < SOLVE_TOLERANCE).all()
-        data_failed = ~(loss.isfinite() & norm.isfinite()) & ~solve_failed
-        skip = solve_failed | data_failed
+        solved = (error < SOLVE_TOLERANCE).all()
+        skip = ~((loss + norm).isfinite() & solved)
+        self.failures += torch.stack([~solved, skip & solved])
         self.optimizer.step(skip=skip)
         if self.average is not None:
             self.average.update(self.trained)
-        return StepReport(torch.where(skip, torch.nan, loss), solve_failed, data_failed)
+        return StepReport(torch.where(skip, torch.nan, loss))
 
     @torch.no_grad()
     def evaluate(self, rows: Rows) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:

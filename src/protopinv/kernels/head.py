@@ -1,0 +1,170 @@
+"""The last layer, the loss and the way back through both.
+
+In torch that is a dozen passes over the last hidden layer. Here it is two: one reads it and leaves
+the gradient in the outputs, one reads it again and leaves the gradient in its place.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+ROWS = 64
+COLUMNS = 64
+GROUPS = 128
+
+
+def loss_and_gradients(
+    Z: Tensor, W: Tensor, labels: Tensor, activation: str, *, smoothing: float, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss, its gradient in W and the column sums of the gradient in Z, which replaces Z.
+
+    Z (n, h) is what the activation is given, W (1 + h, k) has the bias first; the loss is ``scale``
+    times its sum over rows. Products are made in the number type of Z, sums in float32, always in
+    the same order.
+    """
+    (n, h), k = Z.shape, W.shape[1]
+    wide = max(16, triton.next_power_of_2(k + 1))
+    tiles = triton.cdiv(n, ROWS)
+    G = Z.new_empty(n, wide)
+    sums = torch.empty(tiles, wide, device=Z.device)
+    weights = W.contiguous()
+    _forward[(tiles,)](
+        Z,
+        weights,
+        labels,
+        G,
+        sums,
+        n,
+        h,
+        k,
+        scale,
+        smoothing,
+        K=wide,
+        R=ROWS,
+        C=COLUMNS,
+        ACTIVATION=activation,
+        num_warps=4,
+    )
+    groups = min(GROUPS, tiles)
+    parts = torch.empty(groups, h, wide, device=Z.device)
+    _backward[(triton.cdiv(h, COLUMNS), groups)](
+        Z,
+        weights,
+        G,
+        parts,
+        n,
+        h,
+        k,
+        K=wide,
+        R=ROWS,
+        C=COLUMNS,
+        ACTIVATION=activation,
+        num_warps=4,
+    )
+    # the column behind the classes holds the loss of a tile, and the sums of a group
+    last, inner = sums.sum(0), parts.sum(0)
+    gradient = torch.cat([last[None, :k], inner[:, :k]])
+    return last[k], gradient, inner[:, k]
+
+
+@triton.jit
+def _act(z, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
+    if ACTIVATION == "relu":
+        return tl.maximum(z, 0.0)
+    elif ACTIVATION == "silu":
+        return z * tl.sigmoid(z)
+    elif ACTIVATION == "gelu":
+        return 0.5 * z * (1.0 + tl.erf(z * 0.7071067811865476))
+    elif ACTIVATION == "tanh":
+        return 2.0 * tl.sigmoid(2.0 * z) - 1.0
+    else:
+        return tl.sigmoid(z)
+
+
+@triton.jit
+def _slope(z, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
+    if ACTIVATION == "relu":
+        return tl.where(z > 0, 1.0, 0.0)
+    elif ACTIVATION == "silu":
+        s = tl.sigmoid(z)
+        return s * (1.0 + z * (1.0 - s))
+    elif ACTIVATION == "gelu":
+        density = 0.3989422804014327 * tl.exp(-0.5 * z * z)
+        return 0.5 * (1.0 + tl.erf(z * 0.7071067811865476)) + z * density
+    elif ACTIVATION == "tanh":
+        t = 2.0 * tl.sigmoid(2.0 * z) - 1.0
+        return 1.0 - t * t
+    else:
+        s = tl.sigmoid(z)
+        return s * (1.0 - s)
+
+
+@triton.jit
+def _forward(  # type: ignore[no-untyped-def]
+    Z, W, Y, G, SUMS, n, h, k, scale, smoothing,
+    K: tl.constexpr, R: tl.constexpr, C: tl.constexpr, ACTIVATION: tl.constexpr,
+):  # fmt: skip
+    """The gradient in the outputs of a tile of rows, its sums and its loss."""
+    tile = tl.program_id(0)
+    rows = tile * R + tl.arange(0, R)
+    inside = rows < n
+    classes = tl.arange(0, K)
+    known = classes < k
+    outputs = tl.zeros((R, K), dtype=tl.float32)
+    for start in range(0, h, C):
+        columns = start + tl.arange(0, C)
+        at = rows.to(tl.int64)[:, None] * h + columns[None, :]
+        z = tl.load(Z + at, mask=inside[:, None] & (columns[None, :] < h), other=0.0)
+        a = _act(z.to(tl.float32), ACTIVATION).to(z.dtype)
+        at = (1 + columns[:, None]) * k + classes[None, :]
+        w = tl.load(W + at, mask=(columns[:, None] < h) & known[None, :], other=0.0)
+        outputs += tl.dot(a, w.to(z.dtype), input_precision="ieee")
+    outputs += tl.load(W + classes, mask=known, other=0.0).to(tl.float32)[None, :]
+    outputs = tl.where(known[None, :], outputs, float("-inf"))
+    outputs -= tl.max(outputs, 1)[:, None]
+    powers = tl.exp(outputs)
+    total = tl.sum(powers, 1)
+    logs = tl.where(known[None, :], outputs - tl.log(total)[:, None], 0.0)
+    label = tl.load(Y + rows, mask=inside, other=0)
+    target = tl.where(classes[None, :] == label[:, None], 1.0 - smoothing, 0.0)
+    target += tl.where(known[None, :], smoothing / k, 0.0)
+    loss = tl.sum(tl.where(inside[:, None], -target * logs, 0.0))
+    g = tl.where(inside[:, None], (powers / total[:, None] - target) * scale, 0.0)
+    at = rows.to(tl.int64)[:, None] * K + classes[None, :]
+    tl.store(G + at, g.to(G.dtype.element_ty), mask=inside[:, None])
+    sums = tl.where(classes == k, loss * scale, tl.sum(g, 0))
+    tl.store(SUMS + tile * K + classes, sums)
+
+
+@triton.jit
+def _backward(  # type: ignore[no-untyped-def]
+    Z, W, G, PARTS, n, h, k,
+    K: tl.constexpr, R: tl.constexpr, C: tl.constexpr, ACTIVATION: tl.constexpr,
+):  # fmt: skip
+    """A block of columns through every tile of a group: Z becomes its gradient."""
+    columns = tl.program_id(0) * C + tl.arange(0, C)
+    group = tl.program_id(1)
+    groups = tl.num_programs(1)
+    classes = tl.arange(0, K)
+    at = (1 + columns[:, None]) * k + classes[None, :]
+    w = tl.load(W + at, mask=(columns[:, None] < h) & (classes[None, :] < k), other=0.0)
+    kind = Z.dtype.element_ty
+    w = tl.trans(w.to(kind))
+    products = tl.zeros((C, K), dtype=tl.float32)
+    sums = tl.zeros((C,), dtype=tl.float32)
+    for tile in range(group, tl.cdiv(n, R), groups):
+        rows = tile * R + tl.arange(0, R)
+        inside = (rows[:, None] < n) & (columns[None, :] < h)
+        at = rows.to(tl.int64)[:, None] * h + columns[None, :]
+        z = tl.load(Z + at, mask=inside, other=0.0).to(tl.float32)
+        of_row = rows.to(tl.int64)[:, None] * K + classes[None, :]
+        g = tl.load(G + of_row, mask=rows[:, None] < n, other=0.0)
+        dz = tl.dot(g, w, input_precision="ieee") * _slope(z, ACTIVATION)
+        a = tl.trans(_act(z, ACTIVATION).to(kind))
+        products += tl.dot(a, g, input_precision="ieee")
+        sums += tl.sum(dz, 0)
+        tl.store(Z + at, dz.to(kind), mask=inside)
+    products = tl.where(classes[None, :] == k, sums[:, None], products)
+    at = group * h * K + columns[:, None] * K + classes[None, :]
+    tl.store(PARTS + at, products, mask=columns[:, None] < h)

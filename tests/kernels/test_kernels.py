@@ -1,0 +1,90 @@
+"""Laws of the kernels, run by Triton's interpreter where there is no GPU.
+
+Triton reads the interpreter's switch when it is imported, so nothing may import it before.
+"""
+
+import os
+
+import pytest
+import torch
+from torch import Generator
+from torch.nn import functional
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+pytest.importorskip("triton", reason="needs Triton, which has no build for this system")
+
+from protopinv.kernels import switched_off, usable
+from protopinv.kernels.adam import adam_update
+from protopinv.kernels.head import loss_and_gradients
+from protopinv.kernels.sweep import sweep_inverse
+from protopinv.network import ACTIVATIONS
+from protopinv.solve.cholesky import invert
+from protopinv.train.data_pass import IN_PLACE
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=Generator().manual_seed(seed)).to(DEVICE)
+
+
+@pytest.mark.parametrize("n", [1, 7, 32, 45])
+def test_the_inverse_and_its_error_are_those_of_cholesky(n: int) -> None:
+    A = normal(2, n, 60)
+    systems = A @ A.mT / 60 + 0.1 * torch.eye(n, device=DEVICE)
+    inverse, error = sweep_inverse(systems)
+    with switched_off():
+        expected, expected_error = invert(systems)
+    torch.testing.assert_close(inverse, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(error, expected_error, rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("fault", [-3.0, torch.nan, torch.inf])
+def test_a_matrix_that_is_not_positive_definite_is_told(fault: float) -> None:
+    systems = torch.eye(9, device=DEVICE).repeat(2, 1, 1)
+    systems[1, 4, 4] = fault
+    _, error = sweep_inverse(systems)
+    assert error[0] < 1e-5
+    assert error[1] == torch.inf
+
+
+@pytest.mark.parametrize("activation", IN_PLACE)
+@pytest.mark.parametrize(("n", "h", "k"), [(64, 64, 10), (70, 33, 3), (5, 80, 17)])
+def test_the_last_layer_is_that_of_autograd(activation: str, n: int, h: int, k: int) -> None:
+    Z, W = normal(n, h), 0.2 * normal(h + 1, k, seed=1)
+    labels = torch.arange(n, device=DEVICE) % k
+    z, w = Z.clone().requires_grad_(), W.clone().requires_grad_()
+    outputs = ACTIVATIONS[activation](z) @ w[1:] + w[0]
+    expected = functional.cross_entropy(outputs, labels, reduction="sum", label_smoothing=0.1) / n
+    expected.backward()
+    loss, dW, sums = loss_and_gradients(Z, W, labels, activation, smoothing=0.1, scale=1 / n)
+    close = {"rtol": 1e-4, "atol": 1e-6}
+    torch.testing.assert_close(loss, expected.detach(), **close)
+    torch.testing.assert_close(dW, w.grad, **close)
+    torch.testing.assert_close(Z, z.grad, **close)
+    torch.testing.assert_close(sums, z.grad.sum(0), **close)
+
+
+def test_updates_are_those_of_torch_and_a_skipped_one_leaves_no_trace() -> None:
+    mine = normal(1500)
+    theirs = mine.clone().requires_grad_()
+    optimizer = torch.optim.AdamW([theirs], lr=0.005, weight_decay=0.1)
+    mean, square = torch.zeros_like(mine), torch.zeros_like(mine)
+    steps, factor = torch.zeros((), device=DEVICE), torch.full((), 0.5, device=DEVICE)
+    options = {"rate": 0.01, "decay": 0.1, "betas": (0.9, 0.999), "eps": 1e-8}
+    for step in range(3):
+        theirs.grad = normal(1500, seed=step)
+        optimizer.step()
+        for skip, gradient in ((True, theirs.grad * torch.nan), (False, theirs.grad)):
+            skipped = torch.tensor(skip, device=DEVICE)
+            steps.add_(~skipped)
+            tensors = (mine, gradient, mean, square)
+            adam_update(*tensors, steps=steps, skip=skipped, factor=factor, **options)
+    torch.testing.assert_close(mine, theirs.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_without_a_gpu_no_kernel_is_used() -> None:
+    assert not usable(torch.zeros(1))
+    with switched_off():
+        assert not usable(torch.zeros(1, device=DEVICE))
