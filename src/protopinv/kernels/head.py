@@ -9,8 +9,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS = 64
+ROWS = 32
 COLUMNS = 64
+WARPS = 4
 GROUPS = 128
 
 
@@ -44,7 +45,7 @@ def loss_and_gradients(
         R=ROWS,
         C=COLUMNS,
         ACTIVATION=activation,
-        num_warps=4,
+        num_warps=WARPS,
     )
     groups = min(GROUPS, tiles)
     parts = torch.empty(groups, h, wide, device=Z.device)
@@ -60,7 +61,7 @@ def loss_and_gradients(
         R=ROWS,
         C=COLUMNS,
         ACTIVATION=activation,
-        num_warps=4,
+        num_warps=WARPS,
     )
     # the column behind the classes holds the loss of a tile, and the sums of a group
     last, inner = sums.sum(0), parts.sum(0)
@@ -114,11 +115,11 @@ def _forward(  # type: ignore[no-untyped-def]
     outputs = tl.zeros((R, K), dtype=tl.float32)
     for start in range(0, h, C):
         columns = start + tl.arange(0, C)
-        at = rows.to(tl.int64)[:, None] * h + columns[None, :]
-        z = tl.load(Z + at, mask=inside[:, None] & (columns[None, :] < h), other=0.0)
+        in_z = rows.to(tl.int64)[:, None] * h + columns[None, :]
+        z = tl.load(Z + in_z, mask=inside[:, None] & (columns[None, :] < h), other=0.0)
         a = _act(z.to(tl.float32), ACTIVATION).to(z.dtype)
-        at = (1 + columns[:, None]) * k + classes[None, :]
-        w = tl.load(W + at, mask=(columns[:, None] < h) & known[None, :], other=0.0)
+        in_w = (1 + columns[:, None]) * k + classes[None, :]
+        w = tl.load(W + in_w, mask=(columns[:, None] < h) & known[None, :], other=0.0)
         outputs += tl.dot(a, w.to(z.dtype), input_precision="ieee")
     outputs += tl.load(W + classes, mask=known, other=0.0).to(tl.float32)[None, :]
     outputs = tl.where(known[None, :], outputs, float("-inf"))
@@ -131,8 +132,8 @@ def _forward(  # type: ignore[no-untyped-def]
     target += tl.where(known[None, :], smoothing / k, 0.0)
     loss = tl.sum(tl.where(inside[:, None], -target * logs, 0.0))
     g = tl.where(inside[:, None], (powers / total[:, None] - target) * scale, 0.0)
-    at = rows.to(tl.int64)[:, None] * K + classes[None, :]
-    tl.store(G + at, g.to(G.dtype.element_ty), mask=inside[:, None])
+    in_g = rows.to(tl.int64)[:, None] * K + classes[None, :]
+    tl.store(G + in_g, g.to(G.dtype.element_ty), mask=inside[:, None])
     sums = tl.where(classes == k, loss * scale, tl.sum(g, 0))
     tl.store(SUMS + tile * K + classes, sums)
 
@@ -147,8 +148,8 @@ def _backward(  # type: ignore[no-untyped-def]
     group = tl.program_id(1)
     groups = tl.num_programs(1)
     classes = tl.arange(0, K)
-    at = (1 + columns[:, None]) * k + classes[None, :]
-    w = tl.load(W + at, mask=(columns[:, None] < h) & (classes[None, :] < k), other=0.0)
+    in_w = (1 + columns[:, None]) * k + classes[None, :]
+    w = tl.load(W + in_w, mask=(columns[:, None] < h) & (classes[None, :] < k), other=0.0)
     kind = Z.dtype.element_ty
     w = tl.trans(w.to(kind))
     products = tl.zeros((C, K), dtype=tl.float32)
@@ -156,15 +157,15 @@ def _backward(  # type: ignore[no-untyped-def]
     for tile in range(group, tl.cdiv(n, R), groups):
         rows = tile * R + tl.arange(0, R)
         inside = (rows[:, None] < n) & (columns[None, :] < h)
-        at = rows.to(tl.int64)[:, None] * h + columns[None, :]
-        z = tl.load(Z + at, mask=inside, other=0.0).to(tl.float32)
-        of_row = rows.to(tl.int64)[:, None] * K + classes[None, :]
-        g = tl.load(G + of_row, mask=rows[:, None] < n, other=0.0)
+        in_z = rows.to(tl.int64)[:, None] * h + columns[None, :]
+        z = tl.load(Z + in_z, mask=inside, other=0.0).to(tl.float32)
+        in_g = rows.to(tl.int64)[:, None] * K + classes[None, :]
+        g = tl.load(G + in_g, mask=rows[:, None] < n, other=0.0)
         dz = tl.dot(g, w, input_precision="ieee") * _slope(z, ACTIVATION)
         a = tl.trans(_act(z, ACTIVATION).to(kind))
         products += tl.dot(a, g, input_precision="ieee")
         sums += tl.sum(dz, 0)
-        tl.store(Z + at, dz.to(kind), mask=inside)
+        tl.store(Z + in_z, dz.to(kind), mask=inside)
     products = tl.where(classes[None, :] == k, sums[:, None], products)
-    at = group * h * K + columns[:, None] * K + classes[None, :]
-    tl.store(PARTS + at, products, mask=columns[:, None] < h)
+    in_parts = group * h * K + columns[:, None] * K + classes[None, :]
+    tl.store(PARTS + in_parts, products, mask=columns[:, None] < h)

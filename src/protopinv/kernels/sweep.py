@@ -11,6 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 32
+WARPS = 1
 
 
 def sweep_inverse(systems: Tensor) -> tuple[Tensor, Tensor]:
@@ -22,7 +23,7 @@ def sweep_inverse(systems: Tensor) -> tuple[Tensor, Tensor]:
     before, after = systems, torch.empty_like(systems)
     spare = torch.empty_like(systems)
     for block in range(blocks):
-        _eliminate[(blocks, blocks, batch)](before, after, pivots, n, block, B=BLOCK, num_warps=1)
+        _eliminate[(blocks, blocks, batch)](before, after, pivots, n, block, B=BLOCK, num_warps=WARPS)
         before, after = after, spare if block == 0 else before
     error = systems.new_empty(batch)
     _estimate[(batch,)](

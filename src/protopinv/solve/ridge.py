@@ -65,7 +65,7 @@ def solve_layers(
         layers = [i for i, chosen in enumerate(forms) if chosen == name]
         error, *found = _RidgeSolve.apply(
             name,
-            (ridges if len(layers) == len(forms) else ridges[layers]).to(inside),
+            _chosen(ridges, layers).to(inside),
             *(designs[i].to(inside) for i in layers),
             *(targets[i].to(inside) for i in layers),
         )
@@ -78,6 +78,11 @@ def solve_layers(
         torch.stack([error for _, error in in_order]),
         tuple((A.detach(), duals[i]) if i in duals else None for i, A in enumerate(designs)),
     )
+
+
+def _chosen(ridges: Float[Tensor, " layers"], layers: Sequence[int]) -> Float[Tensor, " _"]:
+    """The ridges of some layers; indexing with a list would make a GPU wait for the host."""
+    return ridges if len(layers) == len(ridges) else torch.stack([ridges[i] for i in layers])
 
 
 def ridge_solve(

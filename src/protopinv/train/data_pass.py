@@ -189,7 +189,7 @@ def evaluate(
     """Mean score and mean loss over the rows."""
     sums = torch.zeros(2, dtype=weights[0].dtype, device=weights[0].device)
     for part in rows.chunks(chunk):
-        outputs = propagate(part.X, weights, activation)
+        outputs = propagate(part.X.to(weights[0].dtype), weights, activation)
         sums += torch.stack([loss.score(outputs, part.y).to(sums), loss.total(outputs, part.y)])
     score, mean_loss = (sums / len(rows)).unbind()
     return score, mean_loss
