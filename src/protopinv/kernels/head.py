@@ -9,7 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS = 32
+# The fastest of what was tried on an H200; larger tiles do not fit the registers.
+ROWS = 64
 COLUMNS = 64
 WARPS = 4
 GROUPS = 128
@@ -28,7 +29,7 @@ def loss_and_gradients(
     wide = max(16, triton.next_power_of_2(k + 1))
     tiles = triton.cdiv(n, ROWS)
     G = Z.new_empty(n, wide)
-    sums = torch.empty(tiles, wide, device=Z.device)
+    sums = torch.empty(wide, tiles, device=Z.device)
     weights = W.contiguous()
     _forward[(tiles,)](
         Z,
@@ -64,7 +65,7 @@ def loss_and_gradients(
         num_warps=WARPS,
     )
     # the column behind the classes holds the loss of a tile, and the sums of a group
-    last, inner = sums.sum(0), parts.sum(0)
+    last, inner = sums.sum(1), parts.sum(0)
     gradient = torch.cat([last[None, :k], inner[:, :k]])
     return last[k], gradient, inner[:, k]
 
@@ -135,7 +136,8 @@ def _forward(  # type: ignore[no-untyped-def]
     in_g = rows.to(tl.int64)[:, None] * K + classes[None, :]
     tl.store(G + in_g, g.to(G.dtype.element_ty), mask=inside[:, None])
     sums = tl.where(classes == k, loss * scale, tl.sum(g, 0))
-    tl.store(SUMS + tile * K + classes, sums)
+    # tiles lie next to each other: the sum over them is several times faster
+    tl.store(SUMS + classes * tl.num_programs(0) + tile, sums)
 
 
 @triton.jit

@@ -73,9 +73,10 @@ def solve_layers(
         solved.update(zip(layers, zip(weights, error.unbind(), strict=True), strict=True))
         duals.update(zip(layers, behind, strict=False))
     in_order = [solved[i] for i in range(len(designs))]
+    same_form = len(set(forms)) == 1
     return Solution(
         tuple(W.to(given) for W, _ in in_order),
-        torch.stack([error for _, error in in_order]),
+        error if same_form else torch.stack([one for _, one in in_order]),
         tuple((A.detach(), duals[i]) if i in duals else None for i, A in enumerate(designs)),
     )
 
