@@ -29,9 +29,10 @@ class BankStep(Step):
         self, bank: Bank, config: TrainConfig, *, generator: Generator, chunk: int | None = None
     ) -> None:
         inputs, hidden, outputs = config.lr_ratios
-        # what is not learned needs no derivative, and its history no device
-        bank.raw_ridge.requires_grad_(any(config.learned_ridges))
-        self._ridge = None if any(config.learned_ridges) else bank.ridge.detach()
+        # ridges that are not learned need no derivative, and are recorded as they are
+        learned = bool(bank.learnable_ridge.any())
+        bank.raw_ridge.requires_grad_(learned)
+        self._ridge = None if learned else bank.ridge.detach()
         self.advice = "Scale the features (scaling='feature'), lower lr, or raise ridge."
         blocks = (
             Block([bank.inputs], config.input_decay, inputs),
