@@ -11,6 +11,9 @@ from torch.nn import functional
 from protopinv.bank import Bank
 from protopinv.solve import Solution, solve_layers
 
+# So many rows at most are better off with NumPy's products.
+FEW_ROWS = 4
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "silu": functional.silu,
@@ -72,16 +75,28 @@ def soft_labels(Y: Float[Tensor, "p k"], temperature: float) -> Float[Tensor, "p
     return Y if temperature == 0 else torch.softmax(Y / temperature, dim=1)
 
 
+def affine(X: Float[Tensor, "n d"], W: Float[Tensor, "_ h"]) -> Float[Tensor, "n h"]:
+    """[1, x] W = x W[1:] + W[0] for every row."""
+    return torch.addmm(W[0], X, W[1:])
+
+
+def affine_of_few(X: Float[Tensor, "n d"], W: Float[Tensor, "_ h"]) -> Float[Tensor, "n h"]:
+    """The same by NumPy, which is twice as fast for one row on a CPU; without a derivative."""
+    weights = W.numpy()
+    return torch.from_numpy(X.numpy() @ weights[1:] + weights[0])
+
+
 def propagate(
     X: Float[Tensor, "n d"],
     weights: Sequence[Float[Tensor, "_ _"]],
     activation: str,
+    layer: Callable[[Tensor, Tensor], Tensor] = affine,
 ) -> Float[Tensor, "n k"]:
-    """act([1, x] W_1), act([1, .] W_2), ..., the last layer linear; [1, x] W = x W[1:] + W[0]."""
+    """act([1, x] W_1), act([1, .] W_2), ..., the last layer linear."""
     act = ACTIVATIONS[activation]
     for W in weights[:-1]:
-        X = act(torch.addmm(W[0], X, W[1:]))
-    return torch.addmm(weights[-1][0], X, weights[-1][1:])
+        X = act(layer(X, W))
+    return layer(X, weights[-1])
 
 
 @dataclass(frozen=True)
@@ -107,7 +122,8 @@ class Network:
 
     def __call__(self, X: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
         """Raw outputs for rows of original features."""
-        return propagate(X, self.weights, self.activation)
+        few = len(X) <= FEW_ROWS and X.device.type == "cpu"
+        return propagate(X, self.weights, self.activation, affine_of_few if few else affine)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file."""

@@ -63,6 +63,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     network_: Network
     front_: Front | None = None
+    n_features_in_: int
 
     @property
     def n_shipped_(self) -> int:
@@ -98,23 +99,56 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
 
     def _outputs(self, X: Any) -> torch.Tensor:
         """Raw outputs in float64, on the host, a bounded piece of rows at a time."""
-        check_is_fitted(self, "network_")
+        if not hasattr(self, "network_"):
+            check_is_fitted(self, "network_")
         X = flat_images(X)
-        X = validate_data(self, X, reset=False, dtype="numeric")
-        device = resolve_device(self.device)
-        network = self.network_.to(device)
-        front = None if self.front_ is None else self.front_.to(device)
+        if not self._clearly_valid(X):
+            X = validate_data(self, X, reset=False, dtype="numeric")
+        network, front, device = self._placed()
         size = piece_rows(max(network.sizes), front, device)
         pieces = [
-            network(seen_by_network(_copied(X[start : start + size]).to(device), front))
+            network(seen_by_network(_as_tensor(X[start : start + size]).to(device), front)).cpu()
             for start in range(0, len(X), size)
         ]
-        return torch.cat(pieces).cpu()
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+    def _clearly_valid(self, X: Any) -> bool:
+        """Whether scikit-learn's checks, which cost more than a prediction, can be left out.
+
+        A plain array of finite numbers, as wide as those in ``fit``, which had no names. A sum may
+        overflow where all is well; then the checks are made.
+        """
+        return (
+            type(X) is np.ndarray
+            and X.dtype in (np.float32, np.float64, np.uint8)
+            and X.ndim == 2
+            and X.shape[1] == self.n_features_in_
+            and len(X) > 0
+            and not hasattr(self, "feature_names_in_")
+            and bool(np.isfinite(np.add.reduce(X, axis=None)))
+        )
+
+    def _placed(self) -> tuple[Network, Front | None, torch.device]:
+        """Network and front where they are to work; on a GPU they stay there for the next call."""
+        device = resolve_device(self.device)
+        if device.type == "cpu":
+            return self.network_, self.front_, device
+        found = self.__dict__.get("_on_gpu")
+        if found is None or found[0] is not self.network_:
+            front = None if self.front_ is None else self.front_.to(device)
+            found = self._on_gpu = (self.network_, self.network_.to(device), front)
+        return found[1], found[2], device
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was moved to a GPU."""
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_on_gpu"}
 
 
-def _copied(X: NDArray[Any]) -> torch.Tensor:
-    """A piece of rows that torch may hold: its own memory, a type it knows."""
-    return torch.from_numpy(np.array(torch_ready(X)))
+def _as_tensor(X: NDArray[Any]) -> torch.Tensor:
+    """Rows as torch takes them: a type it knows, memory it may hold; they are only read."""
+    X = np.ascontiguousarray(torch_ready(X))
+    return torch.from_numpy(X if X.flags.writeable else X.copy())
 
 
 def flat_images(X: Any) -> Any:

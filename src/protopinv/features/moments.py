@@ -8,6 +8,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 
+# Columns of a scatter matrix that are formed at a time.
+BLOCK = 256
+
+
 @dataclass(frozen=True)
 class Moments:
     """n rows of x and y: their means, the scatter of x, and the scatter of x against y.
@@ -67,8 +71,18 @@ def measure_moments(
 def _moments_of_chunk(X: Float[Tensor, "n d"], Y: Float[Tensor, "n k"], diagonal: bool) -> Moments:
     x_mean, y_mean = X.mean(0), Y.mean(0)
     centred = X - x_mean
-    scatter = centred.square().sum(0) if diagonal else centred.T @ centred
+    scatter = centred.square().sum(0) if diagonal else _products(centred)
     return Moments(len(X), x_mean, y_mean, scatter, centred.T @ (Y - y_mean))
+
+
+def _products(X: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
+    """X'X, of which little more than the upper half is formed."""
+    products = X.new_empty(X.shape[1], X.shape[1])
+    for start in range(0, len(products), BLOCK):
+        block, rest = slice(start, start + BLOCK), slice(start + BLOCK, None)
+        products[block, start:] = X[:, block].T @ X[:, start:]
+        products[rest, block] = products[block, rest].T
+    return products
 
 
 def beyond_rounding(
