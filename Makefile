@@ -28,7 +28,7 @@ check: $(READY)
 	$(BIN)/python docs/generate.py --check
 
 bench: $(READY)
-	$(BIN)/python benchmarks/epoch.py
+	$(BIN)/protopinv bench speed
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py

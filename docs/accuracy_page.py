@@ -33,16 +33,16 @@ Record = Mapping[str, Any]
 IMAGES = """\
 At most {most_trained:,} trained numbers and {most_passes} passes over the training rows. Both may
 use the same ingredients: input noise, label smoothing, mini-batches, an average over steps, Adam or
-Muon, and in their rows the same stems and the same distorted copies of the images. {configurations}
-drawn configurations for each were scored on {held_out:,} held-out rows, the best three with two more
-seeds; the winner was trained on all 60,000 rows and scored on the official test set, mean ±
-standard deviation over {seeds} seeds. *Drawn* is the mean over all drawn configurations on the
+Muon, and in their rows the same stems and the same distorted copies of the images. For each,
+{configurations} drawn configurations were scored on {held_out:,} held-out rows, the best three with
+two more seeds; the winner was trained on all 60,000 rows and scored on the official test set, mean
+± standard deviation over {seeds} seeds. *Drawn* is the mean over all drawn configurations on the
 held-out rows: what one gets without searching. The ranges of both were narrowed in about 40 earlier
 trials a row.
 
 This is a second look at the test sets: an earlier search, with Adam only, had ended level with the
 MLP, so ranges were moved for both by what held-out rows said, and Muon was added for both. It is
-still close to level: on MNIST ours is ahead or level in every row, on Fashion-MNIST the rows differ.
+still close to level: on MNIST ours is ahead or level in every row, on Fashion-MNIST rows differ.
 
 """
 

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 from accuracy_page import accuracy_page
 from results_page import results_page
+from speed_page import speed_page
 from typer.main import get_command
 
 from protopinv.bench.record import newest_records
@@ -55,12 +56,15 @@ def _exit_codes() -> list[str]:
 def _pages() -> dict[Path, bytes]:
     newest = newest_records(RECORDS)
     text, figures = results_page(newest)
+    speed, speed_figures = speed_page(newest)
     pages = {
         HERE / "cli.md": command_line(),
         HERE / "results.md": f"{NOTICE}\n{text}",
         HERE / "accuracy.md": f"{NOTICE}\n{accuracy_page(newest)}",
+        HERE / "speed.md": f"{NOTICE}\n{speed}",
     }
-    drawn = {HERE / "figures" / name: content for name, content in figures.items()}
+    both = figures | speed_figures
+    drawn = {HERE / "figures" / name: content for name, content in both.items()}
     return {path: page.encode() for path, page in pages.items()} | drawn
 
 

@@ -57,9 +57,6 @@ def results_page(newest: Mapping[str, Record]) -> tuple[str, dict[str, bytes]]:
             "gap.svg": figures.gap_figure(ablations),
             "allocation.svg": figures.allocation_figure(ablations),
         }
-    for name in ("epoch-cuda", "epoch-cpu"):
-        if name in newest:
-            lines += epoch_section(newest[name])
     return "\n".join(lines) + "\n", drawn
 
 
@@ -197,23 +194,6 @@ def _strongest(data: Ablations) -> str:
         f"On {NAMES[data.dataset]} the error gap follows {MEASURES[best]} most closely "
         f"({found[best]:+.2f}); κ gives {found['kappa']:+.2f}."
     )
-
-
-def epoch_section(record: Record) -> list[str]:
-    """An epoch against the paper's listing."""
-    result, plan = record["cells"]["epoch"], record["plan"]
-    rows = [
-        ["the paper's listing", f"{result['listing_seconds']:.4f}"],
-        ["protopinv", f"{result['our_seconds']:.4f}"],
-        [f"ratio of medians over {plan['repeats']}", f"**{result['speed_up']:.2f}**"],
-    ]
-    place = record["environment"]["device"]
-    lines = ["", f"## An epoch against the paper's listing: {place}", "", f"{plan['task']}.", ""]
-    lines += markdown(["", "seconds"], rows)
-    memory = result["peak_megabytes_over_data"]
-    if memory is not None:
-        lines += ["", f"Peak memory of `fit` over the data and the packages: {memory:.0f} MB."]
-    return [*lines, "", f"<sub>{recipe(record)}</sub>"]
 
 
 def recipe(record: Record) -> str:

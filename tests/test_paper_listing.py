@@ -1,28 +1,19 @@
 """The paper's own loop and our step are the same mathematics."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 import torch
 
 from protopinv.bank import start_bank
+from protopinv.bench.listing import PaperListing
 from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.rows import Rows
 
-LISTING = Path(__file__).parents[1] / "benchmarks" / "paper_listing.py"
-
 
 def test_ten_epochs_of_the_listing_are_ten_steps_of_ours(generator: torch.Generator) -> None:
-    spec = importlib.util.spec_from_file_location("paper_listing", LISTING)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    assert spec.loader is not None
-    spec.loader.exec_module(module)
     X = torch.randn(60, 7, generator=generator, dtype=torch.float64)
     y = torch.arange(60) % 3
-    listing = module.PaperListing(X, y, p=9, h=11, k=3, lam=2.0)
+    listing = PaperListing(X, y, p=9, h=11, k=3, lam=2.0)
     config = TrainConfig(
         n_prototypes=9, hidden_sizes=11, ridge=2.0, lr=1e-3, weight_penalty=1e-6, dtype="float64"
     )

@@ -212,3 +212,32 @@ def test_progress_goes_to_stderr_and_only_when_asked(blobs, capfd) -> None:
     assert captured.out == ""
     assert "epoch 60/60 loss " in captured.err
     assert "validation 1.0000" in captured.err
+
+
+class TestPredictingFast:
+    """Rows that are clearly valid skip checks that cost more than a prediction."""
+
+    def test_however_rows_come_the_probabilities_are_the_same(self, blobs) -> None:
+        X, y = blobs
+        model = ProtoPINVClassifier(10, hidden_sizes=8, max_epochs=5).fit(X, y)
+        expected = model.predict_proba(X.tolist())
+        frozen = X.copy()
+        frozen.flags.writeable = False
+        for rows in (X, np.asfortranarray(X), X[::-1][::-1], frozen, pd.DataFrame(X).to_numpy()):
+            np.testing.assert_allclose(model.predict_proba(rows), expected, rtol=1e-12)
+        one_by_one = np.concatenate([model.predict_proba(X[i : i + 1]) for i in range(len(X))])
+        np.testing.assert_allclose(one_by_one, expected, rtol=1e-10)
+        assert (frozen == X).all()
+
+    @pytest.mark.parametrize("fault", [np.nan, np.inf])
+    def test_numbers_that_are_not_finite_are_still_refused(self, blobs, fault: float) -> None:
+        X, y = blobs
+        model = ProtoPINVClassifier(10, hidden_sizes=8, max_epochs=5).fit(X, y)
+        poisoned = X[:2].copy()
+        poisoned[1, 2] = fault
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
+            model.predict_proba(poisoned)
+        with pytest.raises(ValueError, match="features"):
+            model.predict_proba(X[:1, :3])
+        with pytest.raises(ValueError, match="0 sample"):
+            model.predict_proba(X[:0])

@@ -115,8 +115,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
     def _clearly_valid(self, X: Any) -> bool:
         """Whether scikit-learn's checks, which cost more than a prediction, can be left out.
 
-        A plain array of finite numbers, as wide as those in ``fit``, which had no names. A sum may
-        overflow where all is well; then the checks are made.
+        A plain array of finite numbers, as wide as those in ``fit``, which had no names.
         """
         return (
             type(X) is np.ndarray
@@ -125,7 +124,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
             and X.shape[1] == self.n_features_in_
             and len(X) > 0
             and not hasattr(self, "feature_names_in_")
-            and bool(np.isfinite(np.add.reduce(X, axis=None)))
+            and (X.dtype == np.uint8 or bool(np.isfinite(X).all()))
         )
 
     def _placed(self) -> tuple[Network, Front | None, torch.device]:

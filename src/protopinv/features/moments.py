@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-
 # Columns of a scatter matrix that are formed at a time.
 BLOCK = 256
 
@@ -36,13 +35,17 @@ class Moments:
         n = self.n + other.n
         dx, dy = other.x_mean - self.x_mean, other.y_mean - self.y_mean
         factor = self.n * other.n / n
-        between = dx.square() if self.x_scatter.ndim == 1 else torch.outer(dx, dx)
+        within = self.x_scatter + other.x_scatter
+        if within.ndim == 1:
+            x_scatter = torch.addcmul(within, dx, dx, value=factor)
+        else:
+            x_scatter = within.addr_(dx, dx, alpha=factor)
         return Moments(
             n,
             self.x_mean + dx * (other.n / n),
             self.y_mean + dy * (other.n / n),
-            self.x_scatter + other.x_scatter + factor * between,
-            self.xy_scatter + other.xy_scatter + factor * torch.outer(dx, dy),
+            x_scatter,
+            torch.addr(self.xy_scatter + other.xy_scatter, dx, dy, alpha=factor),
         )
 
     def scaled(self, scale: Float[Tensor, " d"]) -> "Moments":

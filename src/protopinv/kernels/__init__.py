@@ -16,14 +16,19 @@ from torch import Tensor
 _switch = {"on": True}
 
 
+def switched_on() -> bool:
+    """Whether fast paths may be taken at all: kernels, other libraries, captured graphs."""
+    return _switch["on"]
+
+
 def usable(tensor: Tensor) -> bool:
     """Whether kernels can and should work on this tensor."""
-    return _switch["on"] and tensor.is_cuda and _device_can(tensor.device)
+    return switched_on() and tensor.is_cuda and _device_can(tensor.device)
 
 
 @contextmanager
 def switched_off() -> Iterator[None]:
-    """Only plain paths in here: to compare with them, or where compiling is not worth it."""
+    """Only plain paths in here, to compare with them."""
     before = _switch["on"]
     _switch["on"] = False
     try:

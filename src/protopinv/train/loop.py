@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from protopinv.kernels import switched_on
 from protopinv.train.capture import CapturedStep
 from protopinv.train.guard import Guard
 from protopinv.train.history import Ending, History, Recorder
@@ -79,7 +80,7 @@ class _Run:
     def __init__(self, step: Step, rows: Rows, validation: Rows | None, n_epochs: int) -> None:
         self.step = step
         self.n_epochs = n_epochs
-        self.taken = CapturedStep(step, rows) if rows.X.is_cuda else step
+        self.taken = CapturedStep(step, rows) if rows.X.is_cuda and switched_on() else step
         self.rows = rows
         self.validation = validation
         self.best = Best(step.trained)

@@ -36,8 +36,10 @@ from protopinv.train.config import TrainConfig
 from protopinv.train.rows import Rows
 from protopinv.train.settle import DataShape
 
-# Rows are converted to float64 a piece at a time, about this many numbers.
-PIECE_NUMBERS = 2**20
+# Rows are converted to float64 a piece at a time, about this many numbers; larger pieces are not
+# faster, and leave memory behind.
+PIECE_NUMBERS = 2**18
+GPU_PIECE_NUMBERS = 2**23
 # The same for the maps of a stem.
 STEM_NUMBERS = 2**21
 GPU_STEM_NUMBERS = 2**28
@@ -94,9 +96,10 @@ class LabelledRows:
 
 def piece_rows(width: int, front: Front | None, device: torch.device | str) -> int:
     """Rows to take at a time; the maps of a stem get more room, or convolutions would crawl."""
+    on_cpu = torch.device(device).type == "cpu"
     if not isinstance(front, Stem):
-        return max(1, PIECE_NUMBERS // width)
-    room = STEM_NUMBERS if torch.device(device).type == "cpu" else GPU_STEM_NUMBERS
+        return max(1, (PIECE_NUMBERS if on_cpu else GPU_PIECE_NUMBERS) // width)
+    room = STEM_NUMBERS if on_cpu else GPU_STEM_NUMBERS
     return max(1, room // max(front.widest, width))
 
 

@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from protopinv.kernels import switched_on
+
 # With so few columns, classes mostly, a product on a CPU is up to three times faster turned around.
 NARROW = 16
 # Two thin products must save at least this share of the work of one: they write more.
@@ -30,8 +32,8 @@ ONE_DNN = _one_dnn()
 
 
 def _suits(*matrices: Tensor) -> bool:
-    """Whether oneDNN is there and good at these; it crawls through rows or columns with gaps."""
-    return ONE_DNN is not None and all(
+    """Whether oneDNN is good at these; it crawls through rows or columns with gaps."""
+    return switched_on() and all(
         M.dtype == torch.float32
         and M.device.type == "cpu"
         and (M.is_contiguous() or M.T.is_contiguous())
@@ -104,7 +106,7 @@ def as_layer(
     A GPU is better off with one large product. Factors in bfloat16 would lose digits: their product
     is a small difference of large numbers.
     """
-    if factors is None or X.is_cuda or factors[0].dtype != X.dtype:
+    if factors is None or X.is_cuda or factors[0].dtype != X.dtype or not switched_on():
         return Layer(W.to(X.dtype))
     A, S = factors
     (p, d), h = A.shape, W.shape[1]

@@ -1,0 +1,35 @@
+"""docs/speed.md, from dated records."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from results_page import recipe
+
+from protopinv.bench.speed_tables import speed_panels, speed_tables
+from protopinv.report.figures import plot, save_figure
+
+Record = Mapping[str, Any]
+
+PROSE = """\
+Every figure comes from a dated record in [benchmarks/records](../benchmarks/records);
+`protopinv bench speed` makes one. Times are medians, measured in turns with the peer in the same
+process, because machines are noisy: look at ratios first. The floor is what the products with rows
+would take at the machine's own measured rate, or moving the rows at its bandwidth if that takes
+longer; solves, losses and updates are not in it.
+"""
+
+
+def speed_page(newest: Mapping[str, Record]) -> tuple[str, dict[str, bytes]]:
+    """The page and its figures."""
+    lines = ["# Speed", "", *PROSE.splitlines()]
+    drawn: dict[str, bytes] = {}
+    for device in ("cuda", "cpu"):
+        if (record := newest.get(f"speed-{device}")) is None:
+            continue
+        lines += ["", f"## {record['environment']['device']}", "", *speed_tables(record)]
+        if "scaling/n" in record["cells"]:
+            name = f"speed-{device}.svg"
+            drawn[name] = save_figure(plot(speed_panels(record), columns=4))
+            lines += ["", f"![Seconds of an epoch against sizes](figures/{name})"]
+        lines += ["", f"<sub>{recipe(record)}</sub>"]
+    return "\n".join(lines) + "\n", drawn

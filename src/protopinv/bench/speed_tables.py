@@ -1,0 +1,139 @@
+"""What a record of ``bench speed`` says, as tables and as panels to draw."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from protopinv.bench.scaling import AXES
+from protopinv.bench.speed import path_scores
+from protopinv.bench.tables import markdown
+from protopinv.report.figures import Panel, Series
+
+Record = Mapping[str, Any]
+HEADER = ["figure", "ours", "peer", "peer / ours", "floor", "accuracy"]
+
+
+def speed_tables(record: Record) -> list[str]:
+    """Figures, the accuracy of every path, and how time grows."""
+    machine = record["cells"]["machine"]
+    lines = [
+        f"Products of large matrices run at {machine['float32'] / 1e9:,.0f} GFLOP/s in float32 and "
+        f"{machine['bfloat16'] / 1e9:,.0f} in bfloat16 here, copies at "
+        f"{machine['bandwidth'] / 1e9:,.0f} GB/s.",
+        "",
+        *markdown(HEADER, list(_figures(record))),
+        "",
+        *_others(record),
+    ]
+    scores = path_scores(record)
+    if scores:
+        epochs = next(c["epochs"] for k, c in record["cells"].items() if k.startswith("accuracy/"))
+        lines += ["", f"Held-out accuracy after {epochs} full-batch epochs, by path:", ""]
+        lines += markdown(["path", "%"], [[path, str(score)] for path, score in scores.items()])
+    if "scaling/n" in record["cells"]:
+        lines += ["", *_growth(record)]
+    return lines
+
+
+def _figures(record: Record) -> Iterator[list[str]]:
+    cells = record["cells"]
+    for key, title in (("epoch", "a full-batch epoch"), ("250 epochs", "250 full-batch epochs")):
+        if key in cells:
+            found, floors = cells[key]["seconds"], cells[key]["floor"]
+            for kind in ("float32", "bfloat16"):
+                name = f"{title}, {kind}; peer: the paper's listing in float32"
+                score = str(path_scores(record).get(_path(kind), ""))
+                yield _line(name, found[kind], found["listing"], floors[kind], score)
+    if "step against an MLP" in cells:
+        found = cells["step against an MLP"]
+        ours, mlp = found["seconds"]["ours"], found["seconds"]["mlp"]
+        name = "a captured step, bfloat16; peer: an MLP of the same width"
+        yield _line(name, ours, mlp, found["floor"])
+    if "fit" in cells:
+        found = cells["fit"]
+        score, peer = f"{100 * found['accuracy']:.2f} test", found["seconds"].get("peer")
+        name = "from host arrays to a fitted model"
+        if peer is not None:
+            name += "; peer: scikit-learn's MLP until it has 97.8 %"
+            score += f" (peer {100 * found['peer_accuracy']:.2f}, {found['peer_epochs']} epochs)"
+        yield _line(name, found["seconds"]["ours"], peer, None, score)
+    for key in ("one row", "many rows"):
+        if key in cells:
+            found = cells[key]
+            name = f"predict_proba, {found['rows']:,} rows on the host; peer: scikit-learn's MLP"
+            yield _line(name, found["seconds"]["ours"], found["seconds"]["peer"], None)
+
+
+def _path(kind: str) -> str:
+    return "float32" if kind == "float32" else "bfloat16 rows"
+
+
+def _line(
+    name: str, ours: float, peer: float | None, floor: float | None, accuracy: str = ""
+) -> list[str]:
+    ratio = "" if peer is None else f"**{peer / ours:.2f}**"
+    return [name, readable(ours), _or_empty(peer), ratio, _or_empty(floor), accuracy]
+
+
+def _or_empty(time: float | None) -> str:
+    return "" if time is None else readable(time)
+
+
+def readable(time: float) -> str:
+    """Seconds in the unit that suits them."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if time >= size:
+            return f"{time / size:.3g} {unit}"
+    return f"{time / 1e-6:.3g} µs"
+
+
+def _others(record: Record) -> Iterator[str]:
+    cells = record["cells"]
+    megabytes = cells.get("memory", {}).get("megabytes")
+    if megabytes is not None:
+        yield f"Peak memory of a full-batch fit over its data: {megabytes:.0f} MB."
+    for name, time in cells.get("start", {}).get("seconds", {}).items():
+        yield f"A new process, {name}: {readable(time)}."
+
+
+def _growth(record: Record) -> list[str]:
+    cells = record["cells"]
+    rows = [
+        [title, f"{cells[key]['sizes'][0]:,} to {cells[key]['sizes'][-1]:,}", _power(cells[key])]
+        for axis, title in AXES.items()
+        if (key := f"scaling/{axis}") in cells
+    ]
+    lines = markdown(["size", "measured", "time grows as its power"], rows)
+    for key, text in (
+        ("break-even/solve", "The dual and the primal form take as long at"),
+        ("break-even/forward", "Rows through factors and through W take as long at"),
+    ):
+        if key in cells:
+            lines += ["", f"{text} {_where(cells[key]['equal_at'])}."]
+    return lines
+
+
+def _power(cell: Mapping[str, Any]) -> str:
+    return f"{cell['exponent']:.2f}"
+
+
+def _where(p: float | None) -> str:
+    if p is None:
+        return "no number of prototypes that was tried"
+    return f"{p:.0f} prototypes"
+
+
+def speed_panels(record: Record) -> list[Panel]:
+    """Time against every size, and the two break-even points."""
+    cells = record["cells"]
+    panels = []
+    for axis, title in AXES.items():
+        cell = cells[f"scaling/{axis}"]
+        series = Series("epoch", cell["sizes"], cell["seconds"])
+        name = f"{title}: power {cell['exponent']:.2f}"
+        panels.append(Panel(name, title, "seconds", [series], log="xy", legend=False))
+    for key, name in (("break-even/solve", "a solve"), ("break-even/forward", "a data pass")):
+        if key in cells:
+            cell = cells[key]
+            lines = [Series(form, cell["sizes"], times) for form, times in cell["seconds"].items()]
+            panels.append(Panel(name, "prototypes", "seconds", lines, log="xy"))
+    return panels

@@ -1,0 +1,96 @@
+"""How long work takes on a machine that is never quite quiet, and what the machine could do."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from protopinv.bench.paper import synchronize
+
+Work = Callable[[], object]
+
+
+def seconds(work: Work, device: str) -> float:
+    """Wall-clock time of one call, until the device has finished."""
+    synchronize(device)
+    started = time.perf_counter()
+    work()
+    synchronize(device)
+    return time.perf_counter() - started
+
+
+def medians(works: Mapping[str, Work], *, repeats: int, device: str) -> dict[str, float]:
+    """Median seconds of each; they take turns, so that all see the same machine.
+
+    A first round, which warms up, is not counted.
+    """
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats + 1):
+        for name, work in works.items():
+            times[name].append(seconds(work, device))
+    return {name: statistics.median(found[1:]) for name, found in times.items()}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Measured ceilings: operations a second in large products, bytes a second in copies."""
+
+    float32: float
+    bfloat16: float
+    bandwidth: float
+
+    def floor(self, operations: float, moved: float, kind: str) -> float:
+        """Seconds that so many operations and moved bytes take at least."""
+        rate = self.bfloat16 if kind == "bfloat16" else self.float32
+        return max(operations / rate, moved / self.bandwidth)
+
+
+def measure_machine(device: str, *, repeats: int) -> Machine:
+    """Products and copies large enough to fill the device."""
+    size = 8192 if device == "cuda" else 2048
+    numbers = 2**28 if device == "cuda" else 2**25
+    factors = torch.randn(2, size, size, device=device)
+    rough = factors.bfloat16()
+    source = torch.randn(numbers, device=device)
+    target = torch.empty_like(source)
+    found = medians(
+        {
+            "float32": lambda: factors[0] @ factors[1],
+            "bfloat16": lambda: rough[0] @ rough[1],
+            "copy": lambda: target.copy_(source),
+        },
+        repeats=repeats,
+        device=device,
+    )
+    operations = 2 * size**3
+    return Machine(
+        operations / found["float32"],
+        operations / found["bfloat16"],
+        2 * source.nbytes / found["copy"],
+    )
+
+
+def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
+    """The slope of log time over log size, by least squares."""
+    x, y = (torch.tensor(values, dtype=torch.float64).log() for values in (sizes, times))
+    x = x - x.mean()
+    return float((x * (y - y.mean())).sum() / x.square().sum())
+
+
+def crossing(
+    sizes: Sequence[float], first: Sequence[float], second: Sequence[float]
+) -> float | None:
+    """The size at which the second becomes as slow as the first, between sizes that were measured.
+
+    None where it never does.
+    """
+    logs = torch.tensor(sizes, dtype=torch.float64).log()
+    ahead = torch.tensor(first).double().log() - torch.tensor(second).double().log()
+    for left in range(len(sizes) - 1):
+        a, b = float(ahead[left]), float(ahead[left + 1])
+        if a > 0 >= b:
+            share = a / (a - b)
+            return float(torch.exp(logs[left] + share * (logs[left + 1] - logs[left])))
+    return None

@@ -1,0 +1,77 @@
+"""Laws of products with rows: every library and order gives the same numbers."""
+
+import pytest
+import torch
+from torch import Generator
+
+from protopinv.kernels import switched_off
+from protopinv.solve import ridge_solve
+from protopinv.train.data_pass import data_pass
+from protopinv.train.losses import CrossEntropy
+from protopinv.train.products import add_product, add_sum, as_layer, product
+from protopinv.train.rows import Rows
+
+
+def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, generator=Generator().manual_seed(seed), dtype=dtype)
+
+
+def layouts(M: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The same matrix, its numbers lying in memory in different ways."""
+    gaps = torch.zeros(len(M), M.shape[1] + 3, dtype=M.dtype)
+    gaps[:, 1:-2] = M
+    return {"rows": M, "columns": M.T.contiguous().T, "gaps": gaps[:, 1:-2]}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("h", [3, 40])
+@pytest.mark.parametrize("x_lies", ["rows", "columns", "gaps"])
+@pytest.mark.parametrize("w_lies", ["rows", "columns", "gaps"])
+def test_a_product_does_not_depend_on_how_matrices_lie(dtype, h, x_lies, w_lies) -> None:
+    X, W, b = (normal(*shape, dtype=dtype) for shape in ((30, 20), (20, h), (h,)))
+    exact = X.double() @ W.double() + b.double()
+    found = product(layouts(X)[x_lies], layouts(W)[w_lies], b)
+    torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-5)
+    total = torch.ones(20, h, dtype=dtype)
+    add_product(total, layouts(X)[x_lies].T, exact.to(dtype))
+    torch.testing.assert_close(total.double(), 1 + X.double().T @ exact, rtol=1e-4, atol=1e-3)
+
+
+def test_sums_of_rough_rows_are_kept_in_the_type_of_the_total() -> None:
+    B, total = normal(500, 7), torch.ones(7)
+    add_sum(total, B.bfloat16())
+    torch.testing.assert_close(total, 1 + B.sum(0), rtol=0.02, atol=0.3)
+    assert total.dtype == torch.float32
+
+
+@pytest.mark.parametrize(("p", "factored"), [(10, True), (90, False)])
+def test_rows_go_through_factors_only_where_that_is_less_work(p: int, factored: bool) -> None:
+    A, T, X = normal(p, 61), normal(p, 50, seed=1), normal(40, 60, seed=2)
+    solution = ridge_solve(A, T, torch.tensor(5.0), form="dual")
+    (W,), (factors,) = solution.weights, solution.factors
+    layer = as_layer(W, factors, X)
+    assert (layer.factors is not None) == factored
+    torch.testing.assert_close(layer(X), X @ W[1:] + W[0], rtol=1e-3, atol=1e-4)
+    assert as_layer(W, factors, X.bfloat16()).factors is None
+
+
+def test_fast_paths_and_plain_ones_give_the_same_gradients() -> None:
+    A, T, X = normal(10, 61), normal(10, 50, seed=1), normal(200, 60, seed=2)
+    solution = ridge_solve(A, T, torch.tensor(5.0), form="dual")
+    weights = [solution.weights[0], normal(51, 4, seed=3)]
+    rows = Rows(X, torch.arange(200) % 4)
+    options = {"chunk": 64, "factors": [*solution.factors, None]}
+    fast = data_pass(rows, weights, "relu", CrossEntropy(), **options)
+    with switched_off():
+        plain = data_pass(rows, weights, "relu", CrossEntropy(), **options)
+    torch.testing.assert_close(fast, plain, rtol=1e-3, atol=1e-5)
+
+
+def test_only_the_dual_form_has_factors_and_they_make_the_weights() -> None:
+    A, T = normal(8, 20), normal(8, 5, seed=1)
+    for form in ("dual", "primal", "svd"):
+        solution = ridge_solve(A, T, torch.tensor(0.5), form=form)
+        (factors,) = solution.factors
+        assert (factors is not None) == (form == "dual")
+        if factors is not None:
+            torch.testing.assert_close(factors[0].T @ factors[1], solution.weights[0])
