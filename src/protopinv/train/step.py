@@ -59,7 +59,8 @@ class Step(ABC):
         self.state = state
         self.config = config
         self.loss = CrossEntropy(config.label_smoothing)
-        self.chunk = chunk or chunk_rows(widest, first.dtype, first.device)
+        kind = first.dtype if config.row_dtype == "same" else getattr(torch, config.row_dtype)
+        self.chunk = chunk or chunk_rows(widest, kind, first.device)
         self.buffers = Buffers()
         self.generator = generator
         self.augment = Augment(config, n_classes, generator)
