@@ -195,8 +195,8 @@ def rules_section(record: Record | None) -> list[str]:
         f"- **Full batches** run {FULL.epochs} epochs at a peak rate of {FULL.lr:g}, mini-batches "
         f"{MINI.epochs} at {MINI.lr:g}; the",
         f"  warm-up takes {100 * WARM_UP_SHARE:g} % of them.",
-        f"- **Rows on a GPU** are bfloat16 if there are more than {SIZES[-2].most_rows:,} of more than "
-        f"{TABLE_FEATURES} features;",
+        f"- **Rows on a GPU**, if more than {SIZES[-2].most_rows:,} and of more than "
+        f"{TABLE_FEATURES} features, are bfloat16;",
         "  solves and sums stay in float32.",
         f"- **Folds** need at least {FOLDS_LEAST_ROWS} rows, and {FOLDS_LEAST_OF_A_CLASS} for each",
         "  class on average; with fewer all epochs are run.",

@@ -59,7 +59,8 @@ def _figures(record: Record) -> Iterator[list[str]]:
     for key in ("one row", "many rows"):
         if key in cells:
             found = cells[key]
-            name = f"predict_proba, {found['rows']:,} rows on the host; peer: scikit-learn's MLP"
+            rows = "one row" if found["rows"] == 1 else f"{found['rows']:,} rows"
+            name = f"predict_proba of {rows} on the host; peer: scikit-learn's MLP"
             yield _line(name, found["seconds"]["ours"], found["seconds"]["peer"], None)
 
 

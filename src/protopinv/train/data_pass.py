@@ -123,6 +123,11 @@ def _chunk(
     inputs: list[Tensor] = [rows.X]
     before: list[Tensor] = []
     for depth, layer in enumerate(layers[:-1]):
+        at_once = layer.rectified(inputs[-1]) if activation == "relu" else None
+        if at_once is not None:
+            before.append(at_once)
+            inputs.append(at_once)
+            continue
         like = (depth, layer.W, n, layer.W.shape[1])
         Z = layer(inputs[-1], partial(buffers.take, "before", *like))
         before.append(Z)
