@@ -159,3 +159,19 @@ def test_chunks_fit_the_cache_budget() -> None:
     rows = chunk_rows(512, torch.float32, torch.device("cpu"))
     assert rows * 512 * 4 <= CPU_CHUNK_BYTES < (rows + 1) * 512 * 4
     assert chunk_rows(10**9, torch.float32, torch.device("cpu")) == 256
+
+
+@pytest.mark.parametrize("options", [{}, {"averaging": 0.5}, {"hidden_dropout": 0.2}])
+def test_looking_at_validation_changes_no_step(
+    rows: Rows, bank: Bank, options: dict[str, float]
+) -> None:
+    looked, alone = (step_of(copy, **options) for copy in (bank.leaves(), bank.leaves()))
+    for turn in range(4):
+        scores = [looked.evaluate(rows) for _ in range(turn)]
+        assert all(score == scores[0] for score in scores)
+        if turn == 3:  # someone moves the bank between a look and a step
+            for step in (looked, alone):
+                with torch.no_grad():
+                    step.state.inputs.add_(0.1)
+        assert looked(rows, 1.0).loss == alone(rows, 1.0).loss
+    assert all(map(torch.equal, looked.trained, alone.trained))

@@ -11,6 +11,9 @@ from protopinv.kernels import switched_on
 
 # With so few columns, classes mostly, a product on a CPU is up to three times faster turned around.
 NARROW = 16
+# Multiplications from which on oneDNN makes up for its slow start; sooner with few columns.
+LEAST_WORK = 2**24
+LEAST_NARROW_WORK = 2**18
 # Two thin products must save at least this share of the work of one: they write more.
 SAVED = 0.2
 
@@ -32,11 +35,20 @@ def _one_dnn() -> Callable[..., Tensor] | None:
 ONE_DNN = _one_dnn()
 
 
-def _suits(*matrices: Tensor, types: tuple[torch.dtype, ...] = (torch.float32,)) -> bool:
-    """Whether oneDNN is good at these; it crawls through rows or columns with gaps."""
-    return switched_on() and all(
-        M.dtype in types and M.device.type == "cpu" and (M.is_contiguous() or M.T.is_contiguous())
-        for M in matrices
+def _suits(
+    X: Float[Tensor, "n d"],
+    W: Float[Tensor, "d h"],
+    types: tuple[torch.dtype, ...] = (torch.float32,),
+) -> bool:
+    """Whether oneDNN is the better choice: it starts slowly, and crawls through rows with gaps."""
+    (n, d), h = X.shape, W.shape[1]
+    enough = n * d * h >= (LEAST_NARROW_WORK if min(n, h) <= NARROW else LEAST_WORK)
+    return (
+        enough
+        and switched_on()
+        and X.device.type == "cpu"
+        and X.dtype in types
+        and all(M.is_contiguous() or M.T.is_contiguous() for M in (X, W))
     )
 
 

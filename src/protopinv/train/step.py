@@ -67,6 +67,7 @@ class Step(ABC):
         self.optimizer = OPTIMIZERS[config.optimizer](blocks, config.lr)
         self.trained = tuple(tensor for block in blocks for tensor in block.tensors)
         self.failures = torch.zeros(2, dtype=torch.long, device=first.device)
+        self._kept_solution: tuple[tuple[Any, ...] | None, Solution | None] = (None, None)
         self.form: str = config.solver
         self.precision = first.dtype
         self.average = Average(self.trained, config.averaging) if config.averaging else None
@@ -95,7 +96,7 @@ class Step(ABC):
 
     def update(self, batch: Rows) -> StepReport:
         """The update at the rate that was set: nothing in here asks or tells the host."""
-        solution = self.weights(training=True)
+        solution = self._solved_already() or self.weights(training=True)
         loss, gradients = data_pass(
             batch,
             solution.weights,
@@ -130,8 +131,30 @@ class Step(ABC):
     @torch.no_grad()
     def evaluate(self, rows: Rows) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         """Mean score and mean loss of the state as it stands, without noise or dropout."""
-        weights = self.weights(training=False).weights
+        solution = self._solved_for_both() or self.weights(training=False)
+        weights = [W.detach() for W in solution.weights]
         return evaluate(rows, weights, self.config.activation, self.loss, chunk=self.chunk)
+
+    def _solved_for_both(self) -> Solution | None:
+        """Weights to evaluate that the next step may take over; None where it would not want them.
+
+        On a GPU they would belong to another graph.
+        """
+        if self.config.hidden_dropout or self.average is not None or self.trained[0].is_cuda:
+            return None
+        with torch.enable_grad():
+            solution = self.weights(training=True)
+        self._kept_solution = (self._stamp(), solution)
+        return solution
+
+    def _solved_already(self) -> Solution | None:
+        """What was solved to evaluate, if nothing has changed since; it can be used once."""
+        (stamp, solution), self._kept_solution = self._kept_solution, (None, None)
+        return solution if stamp == self._stamp() else None
+
+    def _stamp(self) -> tuple[Any, ...]:
+        """Changes when a trained tensor does, or the way to solve."""
+        return (self.form, self.precision, *(tensor._version for tensor in self.trained))
 
     def _add_weight_penalty(
         self, weights: Sequence[Tensor], gradients: Sequence[Tensor]
