@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 # A chunk's widest activation should stay in cache, about this many bytes; measured at
 # 54,000 x 400 -> 512, chunks of 1,024 to 4,096 rows were about equally fast, others slower.
-CPU_CHUNK_BYTES = 4 * 2**20
+CPU_CHUNK_BYTES = 3 * 2**20
 GPU_CHUNK_BYTES = 2**30
 
 
