@@ -15,9 +15,8 @@ from protopinv.solve import solve_layers
 from protopinv.train.bank_step import BankStep
 from protopinv.train.capture import CapturedStep
 from protopinv.train.config import TrainConfig
-from protopinv.train.data_pass import Buffers, data_pass
-from protopinv.train.losses import CrossEntropy
 from protopinv.train.prepare import first_bank
+from protopinv.train.products import Layer
 from protopinv.train.rows import Rows, chunk_rows
 
 CLASSES = 10
@@ -108,28 +107,17 @@ def _solves(device: str, repeats: int) -> Mapping[str, Any]:
 
 
 def _forwards(repeats: int, n: int | None) -> Mapping[str, Any]:
-    """The data pass with rows through the factors A' and S, and through W."""
+    """The way forward of a layer: rows through the factors A' and S, and through W."""
     sizes = BREAK_EVEN_SIZES
-    rows_n = sizes.n if n is None else n
+    rows = sizes.n if n is None else n
+    chunk = chunk_rows(sizes.h, torch.float32, torch.device("cpu"))
 
     def work(p: int, form: str) -> Callable[[], object]:
         generator = Generator().manual_seed(0)
         A, S = (torch.randn(p, m, generator=generator) for m in (sizes.d + 1, sizes.h))
-        last = torch.randn(sizes.h + 1, CLASSES, generator=generator)
-        rows = Rows(
-            torch.randn(rows_n, sizes.d, generator=generator), torch.arange(rows_n) % CLASSES
-        )
-        factors = [(A, S), None] if form == "factored" else [None, None]
-        return partial(
-            data_pass,
-            rows,
-            [A.T @ S, last],
-            "relu",
-            CrossEntropy(),
-            chunk=chunk_rows(sizes.h, torch.float32, torch.device("cpu")),
-            factors=factors,
-            buffers=Buffers(),
-        )
+        chunks = torch.randn(rows, sizes.d, generator=generator).split(chunk)
+        layer = Layer(A.T @ S, (A.T.contiguous(), S) if form == "factored" else None)
+        return lambda: [layer(X) for X in chunks]
 
     return _compared("dense", "factored", work, "cpu", repeats)
 
