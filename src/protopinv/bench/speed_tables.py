@@ -132,7 +132,7 @@ def speed_panels(record: Record) -> list[Panel]:
         series = Series("epoch", cell["sizes"], cell["seconds"])
         name = f"{title}: power {cell['exponent']:.2f}"
         panels.append(Panel(name, title, "seconds", [series], log="xy", legend=False))
-    for key, name in (("break-even/solve", "a solve"), ("break-even/forward", "a data pass")):
+    for key, name in (("break-even/solve", "a solve"), ("break-even/forward", "a layer, forward")):
         if key in cells:
             cell = cells[key]
             lines = [Series(form, cell["sizes"], times) for form, times in cell["seconds"].items()]
