@@ -44,7 +44,7 @@ def adam_update(
 
 
 @triton.jit
-def _update(  # type: ignore[no-untyped-def]
+def _update(
     X, G, MEAN, SQUARE, STEPS, SKIP, FACTOR, n, rate, decay, beta1, beta2, eps, B: tl.constexpr
 ):
     at = tl.program_id(0) * B + tl.arange(0, B)

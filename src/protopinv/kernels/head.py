@@ -71,7 +71,7 @@ def loss_and_gradients(
 
 
 @triton.jit
-def _act(z, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
+def _act(z, ACTIVATION: tl.constexpr):
     if ACTIVATION == "relu":
         return tl.maximum(z, 0.0)
     elif ACTIVATION == "silu":
@@ -85,7 +85,7 @@ def _act(z, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _slope(z, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
+def _slope(z, ACTIVATION: tl.constexpr):
     if ACTIVATION == "relu":
         return tl.where(z > 0, 1.0, 0.0)
     elif ACTIVATION == "silu":
@@ -103,7 +103,7 @@ def _slope(z, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _forward(  # type: ignore[no-untyped-def]
+def _forward(
     Z, W, Y, G, SUMS, n, h, k, scale, smoothing,
     K: tl.constexpr, R: tl.constexpr, C: tl.constexpr, ACTIVATION: tl.constexpr,
 ):  # fmt: skip
@@ -141,7 +141,7 @@ def _forward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _backward(  # type: ignore[no-untyped-def]
+def _backward(
     Z, W, G, PARTS, n, h, k,
     K: tl.constexpr, R: tl.constexpr, C: tl.constexpr, ACTIVATION: tl.constexpr,
 ):  # fmt: skip

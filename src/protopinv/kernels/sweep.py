@@ -45,7 +45,7 @@ def sweep_inverse(systems: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @triton.jit
-def _tile(M, i, k, n, B: tl.constexpr):  # type: ignore[no-untyped-def]
+def _tile(M, i, k, n, B: tl.constexpr):
     """Block (i, k), zero outside the matrix."""
     rows = i * B + tl.arange(0, B)
     columns = k * B + tl.arange(0, B)
@@ -54,7 +54,7 @@ def _tile(M, i, k, n, B: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @triton.jit(do_not_specialize=["n", "j"])
-def _eliminate(BEFORE, AFTER, PIVOTS, n, j, B: tl.constexpr):  # type: ignore[no-untyped-def]
+def _eliminate(BEFORE, AFTER, PIVOTS, n, j, B: tl.constexpr):
     """Block (i, k) after the elimination of block column j; every program inverts the pivot."""
     i = tl.program_id(0)
     k = tl.program_id(1)
@@ -98,9 +98,7 @@ def _eliminate(BEFORE, AFTER, PIVOTS, n, j, B: tl.constexpr):  # type: ignore[no
 
 
 @triton.jit(do_not_specialize=["n", "blocks"])
-def _estimate(  # type: ignore[no-untyped-def]
-    K, INVERSE, PIVOTS, ERROR, n, blocks, eps, P: tl.constexpr, R: tl.constexpr
-):
+def _estimate(K, INVERSE, PIVOTS, ERROR, n, blocks, eps, P: tl.constexpr, R: tl.constexpr):
     """eps times the largest row sums of |K| and |K^-1|; inf where a pivot was not positive."""
     batch = tl.program_id(0)
     columns = tl.arange(0, P)
