@@ -16,6 +16,9 @@ Every figure comes from a dated record in [benchmarks/records](../benchmarks/rec
 process, because machines are noisy: look at ratios first. The floor is what the products with rows
 would take at the machine's own measured rate, or moving the rows at its bandwidth if that takes
 longer; solves, losses and updates are not in it.
+
+The quick fit in the record of 2026-11-15 (60 components) was picked with a look at test scores. The
+code has since taken another (100 components), chosen on held-out rows; it is still to be measured.
 """
 
 

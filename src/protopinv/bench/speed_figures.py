@@ -35,11 +35,12 @@ CLASSES = 10
 PAPER: Parameters = {**SHAPE, "lr": 0.05}
 PLAIN = {"row_dtype": "same"}
 ROUGH = {"row_dtype": "bfloat16"}
-# A fit for those in a hurry: few components, few epochs; chosen on held-out rows.
+# A fit for those in a hurry: of nine with few components and epochs the one with 98 % of the
+# held-out rows.
 HURRY: Parameters = {
     "n_prototypes": 100,
     "hidden_sizes": 256,
-    "n_components": 60,
+    "n_components": 100,
     "ridge": 5.0,
     "batch_size": 1000,
     "max_epochs": 8,
