@@ -18,6 +18,7 @@ from protopinv.kernels import switched_off, usable
 from protopinv.kernels.adam import adam_update
 from protopinv.kernels.head import loss_and_gradients
 from protopinv.kernels.sweep import sweep_inverse
+from protopinv.kernels.verdict import verdict
 from protopinv.network import ACTIVATIONS
 from protopinv.solve.cholesky import invert
 from protopinv.train.data_pass import IN_PLACE
@@ -82,6 +83,35 @@ def test_updates_are_those_of_torch_and_a_skipped_one_leaves_no_trace() -> None:
             tensors = (mine, gradient, mean, square)
             adam_update(*tensors, steps=steps, skip=skipped, factor=factor, **options)
     torch.testing.assert_close(mine, theirs.detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "error", "gradient", "failures"),
+    [
+        (0.5, 0.1, 1.0, [0, 0]),
+        (torch.nan, 0.1, 1.0, [0, 1]),
+        (0.5, 0.1, torch.inf, [0, 1]),
+        (0.5, 0.1, -torch.inf, [0, 1]),
+        (0.5, 0.1, torch.nan, [0, 1]),
+        (0.5, 0.4, 1.0, [1, 0]),
+        (0.5, torch.inf, 1.0, [1, 0]),
+        (torch.nan, torch.nan, torch.nan, [1, 0]),
+    ],
+)
+def test_a_step_is_judged_as_without_kernels(
+    loss: float, error: float, gradient: float, failures: list[int]
+) -> None:
+    counted = torch.zeros(2, dtype=torch.long, device=DEVICE)
+    large = torch.zeros(5000, device=DEVICE)
+    large[4500] = gradient
+    errors = torch.tensor([0.0, error, 0.2], device=DEVICE)
+    gradients = [torch.ones(2, 3, device=DEVICE), large]
+    given = torch.tensor(loss, device=DEVICE)
+    for _ in range(2):
+        skip, report = verdict(given, errors, gradients, counted, tolerance=0.3)
+    assert bool(skip) == any(failures)
+    assert bool(report.isnan()) == any(failures)
+    assert counted.tolist() == [2 * number for number in failures]
 
 
 def test_without_a_gpu_no_kernel_is_used() -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 # The fastest of what was tried on an H200.
 BLOCK = 32
 WARPS = 4
+ESTIMATE_ROWS = 64
 
 
 def sweep_inverse(systems: Tensor) -> tuple[Tensor, Tensor]:
@@ -38,8 +39,8 @@ def sweep_inverse(systems: Tensor) -> tuple[Tensor, Tensor]:
         blocks,
         torch.finfo(torch.float32).eps,
         P=triton.next_power_of_2(n),
-        R=BLOCK,
-        num_warps=4,
+        R=ESTIMATE_ROWS,
+        num_warps=8,
     )
     return before, error
 

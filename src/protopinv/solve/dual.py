@@ -1,12 +1,17 @@
 """The dual form: p-by-p systems, for wide designs (p <= d)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from protopinv.kernels.streams import side_by_side
 from protopinv.solve.cholesky import invert
+
+Result = TypeVar("Result")
 
 
 class Dual:
@@ -18,18 +23,22 @@ class Dual:
     """
 
     def __init__(self, designs: Sequence[Tensor], ridges: Float[Tensor, " layers"]) -> None:
-        systems = torch.stack([A @ A.T for A in designs])
-        systems.diagonal(dim1=-2, dim2=-1).add_(ridges[:, None])
         self.designs = designs
+        systems = torch.stack(self._by_layer(lambda layer: designs[layer] @ designs[layer].T))
+        systems.diagonal(dim1=-2, dim2=-1).add_(ridges[:, None])
         self.inverses, self.error = invert(systems)
         self.duals: list[Tensor] = []
 
     def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
         """W = A'S."""
-        self.duals = [
-            inverse @ T for inverse, T in zip(self.inverses.unbind(), targets, strict=True)
-        ]
-        return [A.T @ S for A, S in zip(self.designs, self.duals, strict=True)]
+
+        def solve(layer: int) -> tuple[Tensor, Tensor]:
+            S = self.inverses[layer] @ targets[layer]
+            return S, self.designs[layer].T @ S
+
+        duals, weights = zip(*self._by_layer(solve), strict=True)
+        self.duals = list(duals)
+        return list(weights)
 
     def pullback(
         self, layer: int, dW: Tensor, *, with_ridge: bool
@@ -40,3 +49,8 @@ class Dual:
         minus_dK = dT @ S.T
         dA = torch.addmm(S @ dW.T, minus_dK + minus_dK.T, A, alpha=-1)
         return dA, dT, -minus_dK.trace() if with_ridge else None
+
+    def _by_layer(self, work: Callable[[int], Result]) -> list[Result]:
+        """Layers do not depend on each other."""
+        works = [partial(work, layer) for layer in range(len(self.designs))]
+        return side_by_side(works, self.designs[0].device)

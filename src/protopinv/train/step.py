@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
+from protopinv.kernels import usable
 from protopinv.solve import Solution
 from protopinv.train.augment import Augment
 from protopinv.train.config import TrainConfig
@@ -119,14 +120,26 @@ class Step(ABC):
             torch.autograd.backward([*solution.weights, penalty], [*gradients, ones])
             loss = loss + penalty.detach().to(loss)
             error = torch.cat([error, penalty_error])
-        norm = torch.nn.utils.get_total_norm(self.optimizer.gradients())
-        solved = (error < SOLVE_TOLERANCE).all()
-        skip = ~((loss + norm).isfinite() & solved)
-        self.failures += torch.stack([~solved, skip & solved])
+        skip, loss = self._judged(loss, error)
         self.optimizer.step(skip=skip)
         if self.average is not None:
             self.average.update(self.trained)
-        return StepReport(torch.where(skip, torch.nan, loss))
+        return StepReport(loss)
+
+    def _judged(
+        self, loss: Float[Tensor, ""], error: Float[Tensor, " layers"]
+    ) -> tuple[Bool[Tensor, ""], Float[Tensor, ""]]:
+        """Whether to skip the update, counted in ``failures``, and the loss, NaN if so."""
+        gradients = self.optimizer.gradients()
+        if usable(loss) and loss.dtype == torch.float32:
+            from protopinv.kernels.verdict import verdict
+
+            return verdict(loss, error.to(loss.dtype), gradients, self.failures, SOLVE_TOLERANCE)
+        norm = torch.nn.utils.get_total_norm(gradients)
+        solved = (error < SOLVE_TOLERANCE).all()
+        skip = ~((loss + norm).isfinite() & solved)
+        self.failures += torch.stack([~solved, skip & solved])
+        return skip, torch.where(skip, torch.nan, loss)
 
     @torch.no_grad()
     def evaluate(self, rows: Rows) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
