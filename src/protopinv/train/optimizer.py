@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from protopinv.kernels import usable
+from protopinv.kernels.streams import side_by_side
 
 # Of Adam, as in torch.
 BETAS = (0.9, 0.999)
@@ -39,8 +41,7 @@ class Optimizer:
         first = blocks[0].tensors[0]
         self._factor: Tensor | float = torch.ones((), device=first.device) if first.is_cuda else 1.0
         given = [replace(block, tensors=self._for_adam(block)) for block in blocks]
-        by_kernel = usable(first) and first.dtype == torch.float32
-        self._adam: _KernelAdam | _TorchAdam = (_KernelAdam if by_kernel else _TorchAdam)(given)
+        self._adam = _Adam(given)
 
     def set_rate(self, factor: float) -> None:
         """Take the next steps at ``factor`` times the peak rate."""
@@ -77,81 +78,79 @@ class Optimizer:
         return [tensor for block in self.blocks for tensor in block.tensors]
 
 
-class _TorchAdam:
-    """Torch's fused AdamW."""
+class _Adam:
+    """AdamW of some blocks, by a kernel of ours on a GPU and by torch's fused one elsewhere.
+
+    ``torch.optim`` is not asked: it imports a compiler, which takes longer than many a fit.
+    """
 
     def __init__(self, blocks: Sequence[Block]) -> None:
-        self._blocks = blocks
-        devices = [tensor.device for block in blocks for tensor in block.tensors]
-        on_gpu = bool(devices) and devices[0].type == "cuda"
-        rates = [torch.ones((), device=devices[0]) if on_gpu else 1.0 for _ in blocks]
-        self._adam = torch.optim.AdamW(
-            [
-                {"params": list(block.tensors), "weight_decay": block.decay, "lr": rate}
-                for block, rate in zip(blocks, rates, strict=True)
-            ],
-            fused=True,
-            capturable=on_gpu,
-        )
-
-    def step(self, skip: Bool[Tensor, ""], peak: float, factor: Tensor | float) -> None:
-        """Fused optimizers leave all as it was where ``found_inf`` is 1, for gradient scaling."""
-        for group, block in zip(self._adam.param_groups, self._blocks, strict=True):
-            rate = peak * block.ratio * factor
-            if isinstance(group["lr"], Tensor):
-                group["lr"].copy_(torch.as_tensor(rate))
-            else:
-                group["lr"] = rate
-        self._adam.found_inf = skip.to(torch.float32)  # type: ignore[attr-defined]
-        self._adam.step()
-
-    def forget(self) -> None:
-        """Begin anew."""
-        self._adam.state.clear()
-
-
-class _KernelAdam:
-    """The same update by a kernel, for a GPU."""
-
-    def __init__(self, blocks: Sequence[Block]) -> None:
-        self._blocks = blocks
+        self._blocks = [block for block in blocks if block.tensors]
         tensors = [tensor for block in blocks for tensor in block.tensors]
         self._moments = {
             tensor: (torch.zeros_like(tensor), torch.zeros_like(tensor)) for tensor in tensors
         }
-        self._steps = torch.zeros((), device=tensors[0].device) if tensors else None
+        self._steps = torch.zeros((), device=tensors[0].device) if tensors else torch.zeros(())
 
     def step(self, skip: Bool[Tensor, ""], peak: float, factor: Tensor | float) -> None:
-        """One launch a tensor."""
-        from protopinv.kernels.adam import adam_update
+        """One update at ``factor`` times the peak rate; nothing changes where ``skip`` is true."""
+        self._steps.add_(~skip.to(self._steps.device))
+        works = [
+            partial(self._update, tensors, block, skip, peak * block.ratio, factor)
+            for block in self._blocks
+            if (tensors := [tensor for tensor in block.tensors if tensor.grad is not None])
+        ]
+        side_by_side(works, self._steps.device)
 
-        if self._steps is None:
-            return
-        self._steps.add_(~skip)
-        for block in self._blocks:
-            for tensor in block.tensors:
-                if tensor.grad is None:
-                    continue
+    def forget(self) -> None:
+        """Begin anew."""
+        self._steps.zero_()
+        for moments in self._moments.values():
+            for moment in moments:
+                moment.zero_()
+
+    def _update(
+        self,
+        tensors: Sequence[Tensor],
+        block: Block,
+        skip: Bool[Tensor, ""],
+        rate: float,
+        factor: Tensor | float,
+    ) -> None:
+        gradients = [tensor.grad.contiguous() for tensor in tensors if tensor.grad is not None]
+        means, squares = zip(*(self._moments[tensor] for tensor in tensors), strict=True)
+        given = (list(tensors), gradients, means, squares)
+        if isinstance(factor, Tensor) and usable(tensors[0]) and tensors[0].dtype == torch.float32:
+            from protopinv.kernels.adam import adam_update
+
+            for tensor, gradient, mean, square in zip(*given, strict=True):
                 adam_update(
                     tensor,
-                    tensor.grad.contiguous(),
-                    *self._moments[tensor],
+                    gradient,
+                    mean,
+                    square,
                     steps=self._steps,
                     skip=skip,
-                    factor=torch.as_tensor(factor, device=tensor.device),
-                    rate=peak * block.ratio,
+                    factor=factor,
+                    rate=rate,
                     decay=block.decay,
                     betas=BETAS,
                     eps=EPSILON,
                 )
-
-    def forget(self) -> None:
-        """Begin anew."""
-        if self._steps is not None:
-            self._steps.zero_()
-        for moments in self._moments.values():
-            for moment in moments:
-                moment.zero_()
+            return
+        torch._fused_adamw_(
+            *given,
+            [],
+            [self._steps] * len(tensors),
+            lr=rate * factor,
+            beta1=BETAS[0],
+            beta2=BETAS[1],
+            weight_decay=block.decay,
+            eps=EPSILON,
+            amsgrad=False,
+            maximize=False,
+            found_inf=skip.to(self._steps),
+        )
 
 
 class Muon(Optimizer):

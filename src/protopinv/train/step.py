@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
+from torch.autograd.function import once_differentiable
 
 from protopinv.kernels import usable
 from protopinv.solve import Solution
@@ -32,6 +33,24 @@ class StepReport:
     """
 
     loss: Float[Tensor, ""]
+
+
+class _Known(torch.autograd.Function):
+    """(loss, *weights, *gradients) -> loss, with these gradients in the weights.
+
+    ``torch.autograd.backward`` would take gradients as they are, but imports a computer algebra
+    system to check their shapes, which takes longer than many a fit.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor, *tensors: Tensor) -> Tensor:
+        ctx.gradients = tensors[len(tensors) // 2 :]
+        return loss.view_as(loss)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *ctx.gradients, *(None for _ in ctx.gradients)
 
 
 class Step(ABC):
@@ -108,19 +127,17 @@ class Step(ABC):
             augment=self.augment,
             buffers=self.buffers,
         )
-        loss = loss + self._add_weight_penalty(solution.weights, gradients)
+        if self.config.weight_penalty > 0:
+            loss = loss + self._add_weight_penalty(solution.weights, gradients)
         self.optimizer.clear_gradients()
         added = self.penalty()
         error = solution.error
-        if added is None:
-            torch.autograd.backward(solution.weights, gradients)
-        else:
-            penalty, penalty_error = added
-            ones = torch.ones_like(penalty)
-            torch.autograd.backward([*solution.weights, penalty], [*gradients, ones])
-            loss = loss + penalty.detach().to(loss)
-            error = torch.cat([error, penalty_error])
-        skip, loss = self._judged(loss, error)
+        loss = _Known.apply(loss, *solution.weights, *gradients)
+        if added is not None:
+            loss = loss + added[0].to(loss)
+            error = torch.cat([error, added[1]])
+        loss.backward()
+        skip, loss = self._judged(loss.detach(), error)
         self.optimizer.step(skip=skip)
         if self.average is not None:
             self.average.update(self.trained)
@@ -171,11 +188,9 @@ class Step(ABC):
 
     def _add_weight_penalty(
         self, weights: Sequence[Tensor], gradients: Sequence[Tensor]
-    ) -> Float[Tensor, ""] | float:
+    ) -> Float[Tensor, ""]:
         """weight_penalty * sum ||W||^2, its gradient added in place."""
         penalty = self.config.weight_penalty
-        if penalty == 0:
-            return 0.0
         with torch.no_grad():
             for W, gradient in zip(weights, gradients, strict=True):
                 gradient.add_(W, alpha=2 * penalty)
