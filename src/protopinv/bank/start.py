@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
@@ -63,13 +64,14 @@ def stratified_inputs(
     generator: Generator,
 ) -> Float[Tensor, "p d"]:
     """For each prototype a training row of its class, without repeats while the class lasts."""
-    labels = labels.cpu()
-    chosen = torch.empty(len(classes), dtype=torch.long)
-    for label in classes.unique().tolist():
-        members = (labels == label).nonzero().flatten()
+    # In NumPy: the threads of torch take longer to wake up than this takes.
+    there, wanted = labels.cpu().numpy(), classes.numpy()
+    chosen = np.empty(len(wanted), dtype=np.int64)
+    for label in np.unique(wanted):
+        members = np.flatnonzero(there == label)
         if len(members) == 0:  # a rare class may have no row left after the hold-out
-            members = torch.arange(len(labels))
-        slots = (classes == label).nonzero().flatten()
-        order = torch.randperm(len(members), generator=generator)
-        chosen[slots] = members[order[torch.arange(len(slots)) % len(members)]]
-    return X[chosen.to(X.device)]
+            members = np.arange(len(there))
+        slots = np.flatnonzero(wanted == label)
+        order = torch.randperm(len(members), generator=generator).numpy()
+        chosen[slots] = members[order[np.arange(len(slots)) % len(members)]]
+    return X[torch.from_numpy(chosen).to(X.device)]
