@@ -43,12 +43,17 @@ def solve_weights(
     bank: Bank,
     architecture: Architecture,
     *,
+    ridges: Float[Tensor, " layers"] | None = None,
     form: str = "auto",
     precision: torch.dtype | None = None,
 ) -> Solution:
-    """W_1 = ridge([1, X], H_1), W_{l+1} = ridge([1, act(H_l)], H_{l+1}), with H_{L+1} = Y."""
+    """W_1 = ridge([1, X], H_1), W_{l+1} = ridge([1, act(H_l)], H_{l+1}), with H_{L+1} = Y.
+
+    ``ridges`` are those of the bank, for who has them already.
+    """
     designs, targets = designs_of(bank, architecture), targets_of(bank, architecture)
-    return solve_layers(designs, targets, bank.ridge, form=form, precision=precision)
+    ridges = bank.ridge if ridges is None else ridges
+    return solve_layers(designs, targets, ridges, form=form, precision=precision)
 
 
 def designs_of(bank: Bank, architecture: Architecture) -> list[Float[Tensor, "p _"]]:

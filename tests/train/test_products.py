@@ -8,7 +8,7 @@ from protopinv.kernels import switched_off
 from protopinv.solve import ridge_solve
 from protopinv.train.data_pass import data_pass
 from protopinv.train.losses import CrossEntropy
-from protopinv.train.products import add_product, add_sum, as_layer, product
+from protopinv.train.products import as_layer, product, put_product, put_sum
 from protopinv.train.rows import Rows
 
 
@@ -32,15 +32,18 @@ def test_a_product_does_not_depend_on_how_matrices_lie(dtype, h, x_lies, w_lies)
     exact = X.double() @ W.double() + b.double()
     found = product(layouts(X)[x_lies], layouts(W)[w_lies], b)
     torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-5)
-    total = torch.ones(20, h, dtype=dtype)
-    add_product(total, layouts(X)[x_lies].T, exact.to(dtype))
-    torch.testing.assert_close(total.double(), 1 + X.double().T @ exact, rtol=1e-4, atol=1e-3)
+    total = torch.full((20, h), torch.nan, dtype=dtype)
+    for times in (1, 2):
+        put_product(total, layouts(X)[x_lies].T, exact.to(dtype), add=times > 1)
+        expected = times * X.double().T @ exact
+        torch.testing.assert_close(total.double(), expected, rtol=1e-4, atol=1e-3)
 
 
 def test_sums_of_rough_rows_are_kept_in_the_type_of_the_total() -> None:
-    B, total = normal(500, 7), torch.ones(7)
-    add_sum(total, B.bfloat16())
-    torch.testing.assert_close(total, 1 + B.sum(0), rtol=0.02, atol=0.3)
+    B, total = normal(500, 7), torch.full((7,), torch.nan)
+    for times in (1, 2):
+        put_sum(total, B.bfloat16(), add=times > 1)
+        torch.testing.assert_close(total, times * B.sum(0), rtol=0.02, atol=0.6)
     assert total.dtype == torch.float32
 
 

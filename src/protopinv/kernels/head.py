@@ -4,6 +4,8 @@ In torch that is a dozen passes over the last hidden layer. Here it is two: one 
 the gradient in the outputs, one reads it again and leaves the gradient in its place.
 """
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
@@ -11,25 +13,61 @@ from torch import Tensor
 
 # The fastest of what was tried on an H200; larger tiles do not fit the registers.
 ROWS = 64
+ROWS_BACK = 32
 COLUMNS = 64
 WARPS = 4
-GROUPS = 128
+GROUPS = 264
 
 
-def loss_and_gradients(
+@dataclass(frozen=True)
+class LastLayer:
+    """Loss and gradients, still by tile and by group of rows."""
+
+    sums: Tensor
+    parts: Tensor
+
+    def finish(self, dW: Tensor, dz: Tensor, *, add: bool) -> Tensor:
+        """The loss; its gradient in W and the column sums of that in Z are put or added there."""
+        (wide, tiles), (groups, h, _) = self.sums.shape, self.parts.shape
+        loss = self.sums.new_empty(())
+        tile = finishing(wide)
+        _finish[(triton.cdiv(h, tile["C"]) + 1,)](
+            self.sums,
+            self.parts,
+            loss,
+            dW,
+            dz,
+            h,
+            dW.shape[1],
+            tiles,
+            groups,
+            ADD=add,
+            K=wide,
+            **tile,
+        )
+        return loss
+
+
+def finishing(wide: int) -> dict[str, int]:
+    """Columns that a program finishes, and how many tiles and groups it reads at once."""
+    return {"C": max(1, 64 // wide), "T": max(16, 8192 // wide), "G": 32}
+
+
+def last_layer(
     Z: Tensor, W: Tensor, labels: Tensor, activation: str, *, smoothing: float, scale: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss, its gradient in W and the column sums of the gradient in Z, which replaces Z.
+) -> LastLayer:
+    """Z (n, h), what the activation is given, is replaced by the gradient of the loss in it.
 
-    Z (n, h) is what the activation is given, W (1 + h, k) has the bias first; the loss is ``scale``
-    times its sum over rows. Products are made in the number type of Z, sums in float32, always in
-    the same order.
+    W (1 + h, k) has the bias first; the loss is ``scale`` times its sum over rows. Products are
+    made in the number type of Z, sums in float32, always in the same order.
     """
     (n, h), k = Z.shape, W.shape[1]
     wide = max(16, triton.next_power_of_2(k + 1))
     tiles = triton.cdiv(n, ROWS)
+    groups = min(GROUPS, triton.cdiv(n, ROWS_BACK))
     G = Z.new_empty(n, wide)
     sums = torch.empty(wide, tiles, device=Z.device)
+    parts = torch.empty(groups, h, wide, device=Z.device)
     weights = W.contiguous()
     _forward[(tiles,)](
         Z,
@@ -48,8 +86,6 @@ def loss_and_gradients(
         ACTIVATION=activation,
         num_warps=WARPS,
     )
-    groups = min(GROUPS, tiles)
-    parts = torch.empty(groups, h, wide, device=Z.device)
     _backward[(triton.cdiv(h, COLUMNS), groups)](
         Z,
         weights,
@@ -59,15 +95,12 @@ def loss_and_gradients(
         h,
         k,
         K=wide,
-        R=ROWS,
+        R=ROWS_BACK,
         C=COLUMNS,
         ACTIVATION=activation,
         num_warps=WARPS,
     )
-    # the column behind the classes holds the loss of a tile, and the sums of a group
-    last, inner = sums.sum(1), parts.sum(0)
-    gradient = torch.cat([last[None, :k], inner[:, :k]])
-    return last[k], gradient, inner[:, k]
+    return LastLayer(sums, parts)
 
 
 @triton.jit
@@ -171,3 +204,44 @@ def _backward(
     products = tl.where(classes[None, :] == k, sums[:, None], products)
     in_parts = group * h * K + columns[:, None] * K + classes[None, :]
     tl.store(PARTS + in_parts, products, mask=columns[:, None] < h)
+
+
+@triton.jit(do_not_specialize=["tiles", "groups"])
+def _finish(
+    SUMS, PARTS, LOSS, DW, DZ, h, k, tiles, groups,
+    ADD: tl.constexpr, K: tl.constexpr, C: tl.constexpr, T: tl.constexpr, G: tl.constexpr,
+):  # fmt: skip
+    """Sums over tiles, by the last program, and over groups, for a few columns by each other.
+
+    The place behind the classes holds the loss of a tile, and the sums of a group.
+    """
+    block = tl.program_id(0)
+    classes = tl.arange(0, K)
+    if block == tl.num_programs(0) - 1:
+        by_tile = tl.zeros((K, T), dtype=tl.float32)
+        for start in range(0, tiles, T):
+            tile = (start + tl.arange(0, T))[None, :]
+            in_sums = classes[:, None] * tiles + tile
+            by_tile += tl.load(SUMS + in_sums, mask=tile < tiles, other=0.0)
+        last = tl.sum(by_tile, 1)
+        tl.store(LOSS + classes * 0, last, mask=classes == k)
+        if ADD:
+            last += tl.load(DW + classes, mask=classes < k, other=0.0)
+        tl.store(DW + classes, last, mask=classes < k)
+    else:
+        columns = block * C + tl.arange(0, C)
+        inside = (columns[:, None] < h) & (classes[None, :] < k)
+        by_group = tl.zeros((G, C, K), dtype=tl.float32)
+        for start in range(0, groups, G):
+            group = (start + tl.arange(0, G))[:, None, None]
+            in_parts = group * h * K + columns[None, :, None] * K + classes[None, None, :]
+            there = (group < groups) & (columns[None, :, None] < h)
+            by_group += tl.load(PARTS + in_parts, mask=there, other=0.0)
+        total = tl.sum(by_group, 0)
+        of_z = tl.sum(tl.where(classes[None, :] == k, total, 0.0), 1)
+        to = DW + (1 + columns[:, None]) * k + classes[None, :]
+        if ADD:
+            total += tl.load(to, mask=inside, other=0.0)
+            of_z += tl.load(DZ + columns, mask=columns < h, other=0.0)
+        tl.store(to, total, mask=inside)
+        tl.store(DZ + columns, of_z, mask=columns < h)

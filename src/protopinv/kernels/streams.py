@@ -2,34 +2,32 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TypeVar
+from typing import Any
 
 import torch
 
 from protopinv.kernels import switched_on
 
-Result = TypeVar("Result")
 
-
-def side_by_side(works: Sequence[Callable[[], Result]], device: torch.device) -> list[Result]:
+def side_by_side(works: Sequence[Callable[[], Any]], device: torch.device) -> list[Any]:
     """What the works return; on a GPU each runs on a stream of its own.
 
-    All streams wait for what came before, and what comes after waits for all of them. So memory that
-    one of them frees is safe to use again, and a capture sees a fork and a join.
+    All streams wait for what came before, and what comes after waits for all of them. So memory
+    that one of them frees is safe to use again, and a capture sees a fork and a join.
     """
-    if len(works) == 1 or device.type != "cuda" or not switched_on():
+    if len(works) <= 1 or device.type != "cuda" or not switched_on():
         return [work() for work in works]
     here = torch.cuda.current_stream(device)
     others = [_stream(device, number) for number in range(1, len(works))]
-    results = []
-    for stream, work in zip(others, works[1:], strict=True):
+    for stream in others:
         stream.wait_stream(here)
+    results = [works[0]()]
+    for stream, work in zip(others, works[1:], strict=True):
         with torch.cuda.stream(stream):
             results.append(work())
-    first = works[0]()
     for stream in others:
         here.wait_stream(stream)
-    return [first, *results]
+    return results
 
 
 @cache

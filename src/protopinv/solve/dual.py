@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -10,8 +10,6 @@ from torch import Tensor
 
 from protopinv.kernels.streams import side_by_side
 from protopinv.solve.cholesky import invert
-
-Result = TypeVar("Result")
 
 
 class Dual:
@@ -24,7 +22,10 @@ class Dual:
 
     def __init__(self, designs: Sequence[Tensor], ridges: Float[Tensor, " layers"]) -> None:
         self.designs = designs
-        systems = torch.stack(self._by_layer(lambda layer: designs[layer] @ designs[layer].T))
+        p = len(designs[0])
+        systems = designs[0].new_empty(len(designs), p, p)
+        grams = [partial(torch.mm, A, A.T, out=K) for A, K in zip(designs, systems, strict=True)]
+        side_by_side(grams, systems.device)
         systems.diagonal(dim1=-2, dim2=-1).add_(ridges[:, None])
         self.inverses, self.error = invert(systems)
         self.duals: list[Tensor] = []
@@ -40,17 +41,32 @@ class Dual:
         self.duals = list(duals)
         return list(weights)
 
-    def pullback(
-        self, layer: int, dW: Tensor, *, with_ridge: bool
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """dT = K^-1 A dW, dK = -dT S', dA = S dW' + (dK + dK') A, dridge = tr dK."""
-        A, S = self.designs[layer], self.duals[layer]
-        dT = self.inverses[layer] @ (A @ dW)
-        minus_dK = dT @ S.T
-        dA = torch.addmm(S @ dW.T, minus_dK + minus_dK.T, A, alpha=-1)
-        return dA, dT, -minus_dK.trace() if with_ridge else None
+    def pullbacks(
+        self, gradients: Sequence[Tensor], *, with_ridge: bool
+    ) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+        """dT = K^-1 A dW, dA = S dW' - (M + M')A with M = dT S', dridge = -tr M, of every layer."""
 
-    def _by_layer(self, work: Callable[[int], Result]) -> list[Result]:
-        """Layers do not depend on each other."""
-        works = [partial(work, layer) for layer in range(len(self.designs))]
-        return side_by_side(works, self.designs[0].device)
+        def back(layer: int) -> tuple[Tensor, Tensor]:
+            dT = self.inverses[layer] @ (self.designs[layer] @ gradients[layer])
+            return dT, dT @ self.duals[layer].T
+
+        def direct(layer: int) -> Tensor:
+            return self.duals[layer] @ gradients[layer].T
+
+        def joined(layer: int) -> Tensor:
+            dA: Tensor = directs[layer]
+            _, M = backs[layer]
+            return dA.addmm_(M + M.T, self.designs[layer], alpha=-1)
+
+        found = self._by_layer(back, direct)
+        backs, directs = found[: len(gradients)], found[len(gradients) :]
+        return [
+            (dA, dT, -M.trace() if with_ridge else None)
+            for dA, (dT, M) in zip(self._by_layer(joined), backs, strict=True)
+        ]
+
+    def _by_layer(self, *works: Callable[[int], Any]) -> list[Any]:
+        """What the works return, each for all layers: none depends on another."""
+        layers = range(len(self.designs))
+        every = [partial(work, layer) for work in works for layer in layers]
+        return side_by_side(every, self.designs[0].device)

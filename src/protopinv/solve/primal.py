@@ -38,10 +38,17 @@ class Primal:
         ]
         return self.solved
 
-    def pullback(
+    def pullbacks(
+        self, gradients: Sequence[Tensor], *, with_ridge: bool
+    ) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+        """U = G^-1 dW, dT = A U, dA = (T - AW) U' - dT W', dridge = -tr(U'W)."""
+        return [
+            self._pullback(layer, dW, with_ridge=with_ridge) for layer, dW in enumerate(gradients)
+        ]
+
+    def _pullback(
         self, layer: int, dW: Tensor, *, with_ridge: bool
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """U = G^-1 dW, dT = A U, dA = (T - AW) U' - dT W', dridge = -tr(U'W)."""
         W = self.solved[layer]
         U = self.inverses[layer] @ dW
         dT = self.designs[layer] @ U

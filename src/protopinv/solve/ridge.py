@@ -6,7 +6,6 @@ costs more, and through an SVD gives NaN for repeated singular values (duplicate
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +13,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from protopinv.kernels.streams import side_by_side
 from protopinv.solve.dual import Dual
 from protopinv.solve.primal import Primal
 from protopinv.solve.svd import SVD
@@ -121,17 +119,12 @@ class _RidgeSolve(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, _: None, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        error, with_ridge = ctx.factor.error, ctx.needs_input_grad[1]
-        works = [
-            partial(
-                ctx.factor.pullback,
-                layer,
-                error.new_zeros(shape) if dW is None else dW,
-                with_ridge=with_ridge,
-            )
-            for layer, (shape, dW) in enumerate(zip(ctx.shapes, gradients, strict=False))
+        with_ridge = ctx.needs_input_grad[1]
+        given = [
+            ctx.factor.error.new_zeros(shape) if dW is None else dW
+            for shape, dW in zip(ctx.shapes, gradients, strict=False)
         ]
-        pulled = side_by_side(works, error.device)
+        pulled = ctx.factor.pullbacks(given, with_ridge=with_ridge)
         d_designs, d_targets, d_ridges = zip(*pulled, strict=True)
         d_ridge = torch.stack(d_ridges) if with_ridge else None
         return None, d_ridge, *d_designs, *d_targets

@@ -40,10 +40,17 @@ class SVD:
             self.residuals.append(residual)
         return self.solved
 
-    def pullback(
+    def pullbacks(
+        self, gradients: Sequence[Tensor], *, with_ridge: bool
+    ) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+        """As in the primal form, with G^-1 and T - AW taken through P, s and Q."""
+        return [
+            self._pullback(layer, dW, with_ridge=with_ridge) for layer, dW in enumerate(gradients)
+        ]
+
+    def _pullback(
         self, layer: int, dW: Tensor, *, with_ridge: bool
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """As in the primal form, with G^-1 and T - AW taken through P, s and Q."""
         (P, s, Q), ridge, W = self.parts[layer], self.ridges[layer], self.solved[layer]
         coordinates = Q.T @ dW
         length = _length(s, ridge)[:, None]

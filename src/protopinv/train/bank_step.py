@@ -57,7 +57,13 @@ class BankStep(Step):
         else:
             bank = self.state.with_trained(self.kept)
         architecture = architecture_of(self.config)
-        return solve_weights(bank, architecture, form=self.form, precision=self.precision)
+        return solve_weights(
+            bank,
+            architecture,
+            ridges=self._ridge,
+            form=self.form,
+            precision=self.precision,
+        )
 
     def penalty(self) -> tuple[Float[Tensor, ""], Float[Tensor, " layers"]] | None:
         """condition_penalty times the spread of every layer's system, summed, and their status."""

@@ -13,9 +13,9 @@ from protopinv.train.step import Step, StepReport
 
 Result = TypeVar("Result")
 
-# Steps that are taken eagerly before one is captured, as torch asks for: libraries set themselves
-# up and the optimizer makes its state.
-WARM_UP = 3
+# Steps that are taken eagerly before one is captured: libraries set themselves up, and kernels are
+# compiled.
+WARM_UP = 1
 
 
 class CapturedStep:

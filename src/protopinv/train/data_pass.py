@@ -14,9 +14,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from protopinv.kernels import usable
+from protopinv.kernels.streams import side_by_side
 from protopinv.network import propagate
 from protopinv.train.losses import CrossEntropy
-from protopinv.train.products import Layer, add_product, add_sum, as_layer, product
+from protopinv.train.products import Layer, as_layer, product, put_product, put_sum
 from protopinv.train.rows import Rows
 
 _aten = torch.ops.aten
@@ -98,13 +99,16 @@ def data_pass(
     are those of the weights. With ``factors`` of weights rows go through these where it is cheaper.
     """
     buffers = Buffers() if buffers is None else buffers
-    gradients = [torch.zeros_like(W) for W in weights]
-    total = torch.zeros((), dtype=weights[0].dtype, device=weights[0].device)
+    gradients = [torch.empty_like(W) for W in weights]
     given = factors or [None] * len(weights)
     layers = [as_layer(W, pair, rows.X) for W, pair in zip(weights, given, strict=True)]
     through = partial(_chunk, layers, activation, loss, gradients, buffers, 1 / len(rows))
+    total: Tensor | None = None
     for part in rows.chunks(chunk):
-        total += through(part if augment is None else augment(part))
+        value = through(part if augment is None else augment(part), add=total is not None)
+        total = value if total is None else total + value
+    if total is None:
+        raise ValueError("there must be at least one row")
     return total, gradients
 
 
@@ -116,8 +120,10 @@ def _chunk(
     buffers: Buffers,
     scale: float,
     rows: Rows,
+    *,
+    add: bool,
 ) -> Tensor:
-    """``scale`` times the loss of a chunk, its gradients added to those there are."""
+    """``scale`` times the loss of a chunk; its gradients are put, or added to those there are."""
     n, act, top = len(rows), IN_PLACE[activation], len(layers) - 1
     by_kernel = _suits_kernel(rows, layers)
     inputs: list[Tensor] = [rows.X]
@@ -136,23 +142,33 @@ def _chunk(
         A = Z if act.from_output else buffers.take("behind", *like)
         act.forward(Z, A)
         inputs.append(A)
+
+    def descend(top: int, G: Tensor) -> None:
+        """From the gradient behind layer ``top`` down to the first."""
+        for depth in range(top, -1, -1):
+            put_product(gradients[depth][1:], inputs[depth].T, G, add=add)
+            if depth > 0:
+                W = layers[depth].W
+                room = partial(buffers.take, "back", depth, W, n, W.shape[0] - 1)
+                G = product(G, W[1:].T, room=room)
+                act.backward(G, before[depth - 1])
+                put_sum(gradients[depth - 1][0], G, add=add)
+
     if by_kernel:
-        top -= 1
-        G = before[top]
-        value = _last_layer(G, layers[-1].W, rows.y, activation, loss, gradients, scale)
-    else:
-        outputs = layers[-1](inputs[-1])
-        value, G = loss.total_and_gradient(outputs.to(gradients[0].dtype), rows.y, scale)
-        G = G.to(outputs.dtype)
-        add_sum(gradients[top][0], G)
-    for depth in range(top, -1, -1):
-        add_product(gradients[depth][1:], inputs[depth].T, G)
-        if depth > 0:
-            W = layers[depth].W
-            room = partial(buffers.take, "back", depth, W, n, W.shape[0] - 1)
-            G = product(G, W[1:].T, room=room)
-            act.backward(G, before[depth - 1])
-            add_sum(gradients[depth - 1][0], G)
+        from protopinv.kernels.head import last_layer
+
+        smoothing = loss.label_smoothing
+        Z, W = before[-1], layers[-1].W
+        last = last_layer(Z, W, rows.y, activation, smoothing=smoothing, scale=scale)
+        finish = partial(last.finish, gradients[top], gradients[top - 1][0], add=add)
+        value: Tensor
+        value, _ = side_by_side([finish, partial(descend, top - 1, Z)], Z.device)
+        return value
+    outputs = layers[-1](inputs[-1])
+    value, G = loss.total_and_gradient(outputs.to(gradients[0].dtype), rows.y, scale)
+    G = G.to(outputs.dtype)
+    put_sum(gradients[top][0], G, add=add)
+    descend(top, G)
     return value
 
 
@@ -160,26 +176,6 @@ def _suits_kernel(rows: Rows, layers: Sequence[Layer]) -> bool:
     """Rows in bfloat16 on a GPU, with labels, of not too many classes, and a hidden layer."""
     plain = rows.X.dtype != torch.bfloat16 or rows.y.ndim != 1 or not usable(rows.X)
     return not plain and len(layers) > 1 and layers[-1].W.shape[1] <= MOST_CLASSES
-
-
-def _last_layer(
-    Z: Tensor,
-    W: Tensor,
-    labels: Tensor,
-    activation: str,
-    loss: CrossEntropy,
-    gradients: Sequence[Tensor],
-    scale: float,
-) -> Tensor:
-    """The loss; Z, what the last activation is given, becomes its gradient."""
-    from protopinv.kernels.head import loss_and_gradients
-
-    value, dW, sums = loss_and_gradients(
-        Z, W, labels, activation, smoothing=loss.label_smoothing, scale=scale
-    )
-    gradients[-1].add_(dW)
-    gradients[-2][0].add_(sums)
-    return value
 
 
 @torch.no_grad()

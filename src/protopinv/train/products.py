@@ -67,26 +67,33 @@ def product(
     return torch.mm(X, W, out=out) if b is None else torch.addmm(b, X, W, out=out)
 
 
-def add_product(
-    total: Float[Tensor, "d h"], A: Float[Tensor, "d n"], B: Float[Tensor, "n h"]
+def put_product(
+    total: Float[Tensor, "d h"], A: Float[Tensor, "d n"], B: Float[Tensor, "n h"], *, add: bool
 ) -> None:
-    """total += A B, summed in the number type of the total as far as the device can."""
-    if A.is_cuda and A.dtype != total.dtype:
+    """total = A B or, to ``add``, total += A B; in its number type as far as the device can."""
+    if A.dtype == total.dtype and not (B.shape[1] <= NARROW and not A.is_cuda):
+        total.addmm_(A, B, beta=int(add))
+    elif A.is_cuda and not add:
+        torch.mm(A, B, out_dtype=total.dtype, out=total)
+    elif A.is_cuda:
         total += torch.mm(A, B, out_dtype=total.dtype)
-    elif B.shape[1] <= NARROW and not A.is_cuda:
-        total += product(B.T, A.T).T
-    elif A.dtype != total.dtype:
-        total += torch.mm(A, B)
     else:
-        total.addmm_(A, B)
+        _put(total, product(B.T, A.T).T if B.shape[1] <= NARROW else torch.mm(A, B), add=add)
 
 
-def add_sum(total: Float[Tensor, " h"], B: Float[Tensor, "n h"]) -> None:
-    """total += the sum of the rows of B; torch would turn all of them into another type first."""
+def put_sum(total: Float[Tensor, " h"], B: Float[Tensor, "n h"], *, add: bool) -> None:
+    """The same with the sum of the rows of B; torch would turn all into another type first."""
     if B.dtype == total.dtype or B.is_cuda:
-        total += B.sum(0, dtype=total.dtype)
+        _put(total, B.sum(0, dtype=total.dtype), add=add)
     else:
-        total += (B.new_ones(1, len(B)) @ B)[0]
+        _put(total, (B.new_ones(1, len(B)) @ B)[0], add=add)
+
+
+def _put(total: Tensor, value: Tensor, *, add: bool) -> None:
+    if add:
+        total += value
+    else:
+        total.copy_(value)
 
 
 @dataclass(frozen=True)

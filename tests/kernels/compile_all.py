@@ -1,0 +1,58 @@
+"""Compile every kernel for a GPU this machine need not have, and print how many there were.
+
+Run by itself: the interpreter, which other tests use, accepts what the compiler does not.
+"""
+
+import sys
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from protopinv.kernels import adam, head, sweep, verdict
+
+FLOATS, ROUGH, INTS, LONGS, FLAGS = "*fp32", "*bf16", "*i32", "*i64", "*i1"
+# By the name of an argument, which means the same in every kernel of a module.
+TYPES = {
+    head: {"Z": ROUGH, "W": ROUGH, "G": ROUGH, "Y": LONGS, "scale": "fp32", "smoothing": "fp32"},
+    sweep: {"eps": "fp32"},
+    adam: {"SKIP": FLAGS, **dict.fromkeys(("rate", "decay", "beta1", "beta2", "eps"), "fp32")},
+    verdict: {"WRONG": INTS, "FAILURES": LONGS, "SKIP": FLAGS, "tolerance": "fp32"},
+}
+
+
+def compiled(module: Any, kernel: Any, warps: int = 4, **constants: Any) -> None:
+    """Names in capitals point at float32 numbers, others are int32, unless TYPES has them."""
+    names = kernel.arg_names
+    kinds = {name: FLOATS if name.isupper() else "i32" for name in names} | TYPES[module]
+    signature = {name: "constexpr" if name in constants else kinds[name] for name in names}
+    values = {(names.index(name),): value for name, value in constants.items()}
+    source = ASTSource(fn=kernel, signature=signature, constexprs=values)
+    triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
+
+
+def main() -> None:
+    tiles = {"R": head.ROWS, "C": head.COLUMNS}
+    back = {"R": head.ROWS_BACK, "C": head.COLUMNS}
+    work: list[tuple[Any, Any, dict[str, Any]]] = []
+    for activation in ("relu", "gelu"):
+        chosen = {"K": 16, "ACTIVATION": activation}
+        work.append((head, head._forward, {**chosen, **tiles}))
+        work.append((head, head._backward, {**chosen, **back}))
+    for add in (False, True):
+        for wide in (16, 128):
+            chosen = {"ADD": add, "K": wide, **head.finishing(wide)}
+            work.append((head, head._finish, chosen))
+    work.append((sweep, sweep._eliminate, {"B": sweep.BLOCK, "warps": sweep.WARPS}))
+    work.append((sweep, sweep._estimate, {"P": 256, "N": 8}))
+    work.append((adam, adam._update, {"B": adam.BLOCK}))
+    work.append((verdict, verdict._flag, {"B": verdict.BLOCK}))
+    work.append((verdict, verdict._judge, {"L": 2, "P": 64, "warps": 1}))
+    for module, kernel, constants in work:
+        compiled(module, kernel, **constants)
+    sys.stdout.write(str(len(work)))
+
+
+if __name__ == "__main__":
+    main()
