@@ -94,3 +94,19 @@ def test_network_counts_and_names(generator: torch.Generator) -> None:
     assert network.n_shipped == 4 * 6 + 7 * 2
     back = Network.from_tensors(network.tensors(), "relu")
     assert all(map(torch.equal, back.weights, weights))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(("offset", "rough"), [(0.0, True), (1e6, False)])
+def test_many_rows_stay_in_float32_only_where_their_digits_suffice(
+    generator: torch.Generator, activation: str, offset: float, rough: bool
+) -> None:
+    X = torch.randn(5000, 40, generator=generator) + offset
+    W, V = (0.1 * torch.randn(*shape, generator=generator) for shape in ((41, 200), (201, 3)))
+    first = W.double()
+    first[0] -= offset * first[1:].sum(0)
+    network = Network((first, V.double()), activation)
+    exact, found = network(X.double()), network(X)
+    assert torch.equal(found, exact) is not rough
+    torch.testing.assert_close(found, exact, rtol=0, atol=1e-4)
+    assert found.dtype == torch.float64

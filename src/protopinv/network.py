@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.nn import functional
 
@@ -13,6 +13,10 @@ from protopinv.solve import Solution, solve_layers
 
 # So many rows at most are better off with NumPy's products.
 FEW_ROWS = 4
+# Rows in float32 stay in it if there is at least so much to multiply, and if outputs should not be
+# off by more than this.
+FLOAT32_WORK = 2**24
+FLOAT32_ERROR = 1e-3
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -125,10 +129,32 @@ class Network:
         """The same network on another device."""
         return Network(tuple(W.to(device) for W in self.weights), self.activation)
 
-    def __call__(self, X: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
-        """Raw outputs for rows of original features."""
+    def __call__(self, X: Shaped[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+        """Raw outputs for rows of original features of any type, in the type of the weights."""
+        if self._suits_float32(X):
+            rough = [W.float() for W in self.weights]
+            return propagate(X, rough, self.activation).to(self.weights[0].dtype)
+        X = X.to(self.weights[0].dtype)
         few = len(X) <= FEW_ROWS and X.device.type == "cpu"
         return propagate(X, self.weights, self.activation, affine_of_few if few else affine)
+
+    def _suits_float32(self, X: Shaped[Tensor, "n d"]) -> bool:
+        """Many rows in float32, of features that do not cancel each other.
+
+        Scaling is folded into the weights, so those of features far from zero may: then digits
+        count that float32 has not.
+        """
+        if X.dtype != torch.float32 or X.numel() * self.weights[0].shape[1] < FLOAT32_WORK:
+            return False
+        largest = torch.maximum(X.amax(0), -X.amin(0)).to(self.weights[0].dtype)
+        error = torch.zeros_like(largest)
+        for W in self.weights:
+            sizes = W.abs()
+            largest = sizes[0] + largest @ sizes[1:]
+            error = error @ sizes[1:] + torch.finfo(torch.float32).eps * largest
+            # no activation answers with more than it was given, or 1
+            largest = largest.clamp_min(1)
+        return bool(error.max() < FLOAT32_ERROR)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file."""

@@ -19,9 +19,13 @@ from protopinv.estimators.checks import plain_labels, resolve_device, torch_read
 from protopinv.features import Front, map_side
 from protopinv.network import Network
 from protopinv.train.config import AUTO, FIELDS, TrainConfig
-from protopinv.train.prepare import LabelledRows, piece_rows, seen_by_network
+from protopinv.train.prepare import LabelledRows, piece_rows
 
 Estimator = TypeVar("Estimator", bound=type)
+
+# Rows that are predicted at once, in pieces of those that are fitted at once: nothing else of that
+# size is in memory.
+PIECES = 8
 
 
 def with_parameters(names: Sequence[str] = FIELDS) -> Callable[[Estimator], Estimator]:
@@ -105,11 +109,10 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         if not self._clearly_valid(X):
             X = validate_data(self, X, reset=False, dtype="numeric")
         network, front, device = self._placed()
-        size = piece_rows(max(network.sizes), front, device)
-        pieces = [
-            network(seen_by_network(_as_tensor(X[start : start + size]).to(device), front)).cpu()
-            for start in range(0, len(X), size)
-        ]
+        size = PIECES * piece_rows(max(network.sizes), front, device)
+        given = (_as_tensor(X[start : start + size]) for start in range(0, len(X), size))
+        moved = (rows.to(device) for rows in given)
+        pieces = [network(rows if front is None else front.features(rows)).cpu() for rows in moved]
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     def _clearly_valid(self, X: Any) -> bool:
