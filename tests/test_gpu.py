@@ -21,7 +21,7 @@ from protopinv.train.bank_step import BankStep
 from protopinv.train.capture import CapturedStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import EpochReport, train
-from protopinv.train.prepare import LabelledRows, first_bank, prepare
+from protopinv.train.prepare import LabelledRows, first_bank, moved_to, prepare
 from protopinv.train.rows import Rows
 
 pytestmark = pytest.mark.skipif(
@@ -198,6 +198,23 @@ def test_stems_and_copies_are_those_of_the_host(stem: str) -> None:
     )
     assert len(on_gpu.rows) == 900
     torch.testing.assert_close(on_gpu.rows.X.cpu(), on_host.rows.X, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
+def test_rows_arrive_alike_at_once_and_in_pieces(dtype: str, monkeypatch) -> None:
+    data = load_data("digits", split="train")
+    reversed_rows = data.X[::-1].astype(dtype)[::-1]
+    reversed_rows.flags.writeable = False
+    source = LabelledRows(reversed_rows, data.y, 10)
+    config, gpu = TrainConfig(scaling="global", n_components=20), torch.device("cuda")
+    held_out = np.arange(5, 300, 7)
+    at_once = prepare(source, config, gpu, seed=0, held_out=held_out)
+    monkeypatch.setattr("protopinv.train.prepare.MOST_OF_FREE", 0.0)
+    assert moved_to(gpu, data.X) is None
+    in_pieces = prepare(source, config, gpu, seed=0, held_out=held_out)
+    for one, other in ((at_once.rows, in_pieces.rows), (at_once.validation, in_pieces.validation)):
+        assert torch.equal(one.X, other.X)
+        assert torch.equal(one.y, other.y)
 
 
 @pytest.mark.parametrize("options", CONFIGS, ids=str)

@@ -40,7 +40,9 @@ from protopinv.train.settle import DataShape
 # faster, and leave memory behind.
 PIECE_NUMBERS = 2**18
 GPU_PIECE_NUMBERS = 2**23
-# The same for the maps of a stem.
+# Rows are moved to a GPU all at once, and once only, if they take at most this share of its memory.
+MOST_OF_FREE = 0.25
+# Pieces for the maps of a stem.
 STEM_NUMBERS = 2**21
 GPU_STEM_NUMBERS = 2**28
 # A front is made from so many rows at most.
@@ -53,12 +55,16 @@ FOR_COPIES = 2**32
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Rows on the host in the type they came in; only a piece at a time is moved and converted."""
+    """Rows on the host in the type they came in; only a piece at a time is converted.
+
+    ``moved`` holds all of them on a GPU, where that is not too much; else pieces are moved as well.
+    """
 
     X: NDArray[Any]
     labels: NDArray[np.integer[Any]]
     n_classes: int
     front: Front | None = None
+    moved: Tensor | None = None
 
     def shape(self, device: torch.device) -> DataShape:
         """What the rules for "auto" look at."""
@@ -84,7 +90,7 @@ class LabelledRows:
         """
         size, done = piece_rows(width, self.front, device), 0
         for numbers in np.array_split(chosen, max(1, -(-len(chosen) // size))):
-            rows = torch.from_numpy(self.X[numbers]).to(device)
+            rows = self._taken(numbers, device)
             if distortion is not None:
                 rows = distortion(rows, done)
             done += len(rows)
@@ -92,6 +98,19 @@ class LabelledRows:
                 seen_by_network(rows, self.front),
                 torch.from_numpy(self.labels[numbers]).to(device),
             )
+
+    def _taken(self, numbers: NDArray[np.integer[Any]], device: torch.device) -> Tensor:
+        if self.moved is None:
+            return torch.from_numpy(self.X[numbers]).to(device)
+        return self.moved[torch.from_numpy(numbers).to(device)]
+
+
+def moved_to(device: torch.device, X: NDArray[Any]) -> Tensor | None:
+    """All rows on a GPU, in the type they came in; None where it has no room to spare for them."""
+    if device.type != "cuda" or X.nbytes > MOST_OF_FREE * torch.cuda.mem_get_info(device)[0]:
+        return None
+    # torch takes neither reversed nor read-only arrays as they are
+    return torch.from_numpy(np.require(X, requirements=["C", "W"])).to(device)
 
 
 def piece_rows(width: int, front: Front | None, device: torch.device | str) -> int:
@@ -206,7 +225,7 @@ def prepare(
     everything = np.arange(len(source.X))
     kept = everything if held_out is None else np.setdiff1d(everything, held_out)
     front = front_of(source, kept, config, device, seed)
-    source = replace(source, front=front)
+    source = replace(source, front=front, moved=moved_to(device, source.X))
     features = features_of(source, kept, config, device)
     distortions = distortions_of(config, len(kept), seed)
     same = getattr(torch, config.dtype)
