@@ -43,7 +43,9 @@ def measure_speed(
         )
     )
     rows = load_task("mnist", quick=plan.quick)
-    figures = Figures(device, machine, rows, repeats=plan.repeats, quick=plan.quick)
+    figures = Figures(
+        device, machine, rows, repeats=plan.repeats, seeds=plan.seeds, quick=plan.quick
+    )
     for key, work in figures.all().items():
         record.cell(key, work)
         say(f"{key}: done")

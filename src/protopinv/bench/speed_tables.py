@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from protopinv.bench.paper import percent
 from protopinv.bench.scaling import AXES
 from protopinv.bench.speed import path_scores
 from protopinv.bench.tables import markdown
@@ -51,7 +52,7 @@ def _figures(record: Record) -> Iterator[list[str]]:
             yield _line(name, ours, found["seconds"][peer], found["floor"])
     if "fit" in cells:
         found = cells["fit"]
-        score, peer = f"{100 * found['accuracy']:.2f} test", found["seconds"].get("peer")
+        score, peer = f"{percent(found['accuracy'])} test", found["seconds"].get("peer")
         name = "from host arrays to a fitted model"
         if peer is not None:
             name += "; peer: scikit-learn's MLP until it has 97.8 %"
