@@ -13,7 +13,7 @@ from protopinv.bench.record import Record
 from protopinv.bench.timing import crossing, exponent, medians
 from protopinv.solve import solve_layers
 from protopinv.train.bank_step import BankStep
-from protopinv.train.capture import CapturedStep
+from protopinv.train.capture import WARM_UP, CapturedStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.prepare import first_bank
 from protopinv.train.products import Layer
@@ -82,7 +82,7 @@ def _epoch(sizes: Sizes, device: str) -> Callable[[], object]:
     bank = first_bank(rows, CLASSES, config, generator)
     step = BankStep(bank.leaves(), config, generator=Generator(device).manual_seed(0))
     taken = CapturedStep(step, rows) if device == "cuda" else step
-    for _ in range(4 if device == "cuda" else 0):  # the fourth is captured
+    for _ in range(WARM_UP + 1 if device == "cuda" else 0):  # the last of these is captured
         taken(rows, 0.1)
     return lambda: taken(rows, 0.1)
 
@@ -101,9 +101,20 @@ def _solves(device: str, repeats: int) -> Mapping[str, Any]:
                 W = solve_layers([A], [T], ridge, form=form).weights[0]
                 W.sum().backward()
 
-        return run
+        return _captured(run) if device == "cuda" else run
 
     return _compared("dual", "primal", work, device, repeats)
+
+
+def _captured(work: Callable[[], None]) -> Callable[[], object]:
+    """The work as a CUDA graph: launched one by one, small kernels would wait for the host."""
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        work()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream):
+        work()
+    return graph.replay
 
 
 def _forwards(repeats: int, n: int | None) -> Mapping[str, Any]:
