@@ -60,7 +60,7 @@ MOST_PEER_EPOCHS = 60
 PATH_EPOCHS = {"cpu": 30, "cuda": 250}
 # Several in a row: threads of one library still spin for a while when another one is called.
 ONE_ROW_CALLS = 300
-MANY_ROWS_CALLS = 5
+MANY_ROWS_CALLS = 20
 
 
 def hurry_of(device: str) -> Parameters:
@@ -86,8 +86,6 @@ class Figures:
                 "250 epochs": self.whole_training,
                 "step against an MLP": self.step_against_mlp,
                 "fit": self.fit,
-                "one row": self.one_row,
-                "many rows": self.many_rows,
             }
         return {
             "epoch": self.epoch,

@@ -23,8 +23,7 @@ from protopinv.train.prepare import LabelledRows, piece_rows
 
 Estimator = TypeVar("Estimator", bound=type)
 
-# Rows that are predicted at once, in pieces of those that are fitted at once: nothing else of that
-# size is in memory.
+# So many times more rows are predicted at once than are prepared at once to fit.
 PIECES = 8
 
 
@@ -109,7 +108,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         if not self._clearly_valid(X):
             X = validate_data(self, X, reset=False, dtype="numeric")
         network, front, device = self._placed()
-        size = PIECES * piece_rows(max(network.sizes), front, device)
+        size = piece_rows(max(network.sizes), front, device) * (PIECES if front is None else 1)
         given = (_as_tensor(X[start : start + size]) for start in range(0, len(X), size))
         moved = (rows.to(device) for rows in given)
         pieces = [network(rows if front is None else front.features(rows)).cpu() for rows in moved]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import repeat
 
 import torch
 import triton
@@ -27,11 +26,12 @@ def verdict(
     skip = torch.empty((), dtype=torch.bool, device=loss.device)
     report = torch.empty_like(loss)
 
-    def look(gradient: Tensor, number: int, flags: Tensor) -> None:
-        _flag[(number,)](gradient.contiguous(), flags, gradient.numel(), B=BLOCK, num_warps=4)
+    def look(gradient: Tensor, flags: Tensor) -> None:
+        _flag[(len(flags),)](gradient.contiguous(), flags, gradient.numel(), B=BLOCK, num_warps=4)
 
-    works = map(partial, repeat(look), gradients, programs, wrong.split(programs))
-    side_by_side(list(works), loss.device)
+    flags = wrong.split(programs)
+    works = [partial(look, *each) for each in zip(gradients, flags, strict=True)]
+    side_by_side(works, loss.device)
     layers = error.numel()
     _judge[(1,)](
         loss,

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from protopinv.kernels.streams import side_by_side
 from protopinv.solve.cholesky import invert
+from protopinv.solve.form import Form, Pulled
 
 
-class Dual:
+class Dual(Form):
     """W = A'S with S = K^-1 T and K = AA' + ridge I.
 
     Every layer's system has size p, so all of them are one batch and one factorisation.
@@ -28,7 +29,6 @@ class Dual:
         side_by_side(grams, systems.device)
         systems.diagonal(dim1=-2, dim2=-1).add_(ridges[:, None])
         self.inverses, self.error = invert(systems)
-        self.duals: list[Tensor] = []
 
     def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
         """W = A'S."""
@@ -41,9 +41,7 @@ class Dual:
         self.duals = list(duals)
         return list(weights)
 
-    def pullbacks(
-        self, gradients: Sequence[Tensor], *, with_ridge: bool
-    ) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+    def pullbacks(self, gradients: Sequence[Tensor], *, with_ridge: bool) -> list[Pulled]:
         """dT = K^-1 A dW, dA = S dW' - (M + M')A with M = dT S', dridge = -tr M, of every layer."""
 
         def back(layer: int) -> tuple[Tensor, Tensor]:

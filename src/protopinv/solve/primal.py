@@ -7,9 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from protopinv.solve.cholesky import invert
+from protopinv.solve.form import LayerByLayer, Pulled
 
 
-class Primal:
+class Primal(LayerByLayer):
     """W = G^-1 A'T with G = A'A + ridge I. Layers differ in d, so each is factorised by itself."""
 
     def __init__(self, designs: Sequence[Tensor], ridges: Float[Tensor, " layers"]) -> None:
@@ -23,7 +24,6 @@ class Primal:
             self.inverses.append(inverse)
             errors.append(error)
         self.error = torch.stack(errors)
-        self.duals: tuple[Tensor, ...] = ()
         self.solved: list[Tensor] = []
         self.residuals: list[Tensor] = []
 
@@ -38,17 +38,8 @@ class Primal:
         ]
         return self.solved
 
-    def pullbacks(
-        self, gradients: Sequence[Tensor], *, with_ridge: bool
-    ) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+    def pullback(self, layer: int, dW: Tensor, *, with_ridge: bool) -> Pulled:
         """U = G^-1 dW, dT = A U, dA = (T - AW) U' - dT W', dridge = -tr(U'W)."""
-        return [
-            self._pullback(layer, dW, with_ridge=with_ridge) for layer, dW in enumerate(gradients)
-        ]
-
-    def _pullback(
-        self, layer: int, dW: Tensor, *, with_ridge: bool
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
         W = self.solved[layer]
         U = self.inverses[layer] @ dW
         dT = self.designs[layer] @ U

@@ -4,7 +4,7 @@ The derivative belongs to the solve, not to the factorisation: differentiating t
 costs more, and through an SVD gives NaN for repeated singular values (duplicate prototypes).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from protopinv.solve.dual import Dual
+from protopinv.solve.form import Form
 from protopinv.solve.primal import Primal
 from protopinv.solve.svd import SVD
 
-FORMS: dict[str, type[Dual] | type[Primal] | type[SVD]] = {
+FORMS: dict[str, Callable[[Sequence[Tensor], Tensor], Form]] = {
     "dual": Dual,
     "primal": Primal,
     "svd": SVD,

@@ -6,8 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from protopinv.solve.form import LayerByLayer, Pulled
 
-class SVD:
+
+class SVD(LayerByLayer):
     """W = Q diag(s / (s^2 + ridge)) P'T with A = P diag(s) Q'.
 
     ``torch.linalg.svd`` reads its own status on the host when it runs on a GPU; this form is the
@@ -24,7 +26,6 @@ class SVD:
             self.parts.append((P, s, Qh.T))
             errors.append(torch.where(finite, _error(s, ridge), torch.inf))
         self.error = torch.stack(errors)
-        self.duals: tuple[Tensor, ...] = ()
         self.solved: list[Tensor] = []
         self.residuals: list[Tensor] = []
 
@@ -40,17 +41,8 @@ class SVD:
             self.residuals.append(residual)
         return self.solved
 
-    def pullbacks(
-        self, gradients: Sequence[Tensor], *, with_ridge: bool
-    ) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+    def pullback(self, layer: int, dW: Tensor, *, with_ridge: bool) -> Pulled:
         """As in the primal form, with G^-1 and T - AW taken through P, s and Q."""
-        return [
-            self._pullback(layer, dW, with_ridge=with_ridge) for layer, dW in enumerate(gradients)
-        ]
-
-    def _pullback(
-        self, layer: int, dW: Tensor, *, with_ridge: bool
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
         (P, s, Q), ridge, W = self.parts[layer], self.ridges[layer], self.solved[layer]
         coordinates = Q.T @ dW
         length = _length(s, ridge)[:, None]
