@@ -63,6 +63,10 @@ def test_a_small_run_tells_every_figure_and_is_continued(tmp_path: Path) -> None
     for word in ("float32", "bfloat16", "listing", "scikit-learn", "predict_proba", "plain paths"):
         assert word in text
     cells = record.cells
+    for parts in cells["profile"].values():
+        assert "everything else" in parts
+        assert any("512" in name for name in parts)
+        assert min(parts.values()) >= 0
     assert cells["epoch"]["floor"]["float32"] > cells["epoch"]["floor"]["bfloat16"] / 10
     again = measure_speed(plan, device="cpu", folder=tmp_path)
     assert again.path == record.path

@@ -20,7 +20,7 @@ from protopinv.baselines.mlp import WeightStep, first_weights
 from protopinv.bench.listing import PaperListing
 from protopinv.bench.methods import SHAPE, Parameters
 from protopinv.bench.tasks import Task
-from protopinv.bench.timing import Machine, medians, seconds
+from protopinv.bench.timing import Machine, by_part, medians, seconds
 from protopinv.estimators import ProtoPINVClassifier
 from protopinv.kernels import switched_off
 from protopinv.train.bank_step import BankStep
@@ -86,9 +86,11 @@ class Figures:
                 "250 epochs": self.whole_training,
                 "step against an MLP": self.step_against_mlp,
                 "fit": self.fit,
+                "profile": self.profile,
             }
         return {
             "epoch": self.epoch,
+            "profile": self.profile,
             "fit": self.race,
             "one row": self.one_row,
             "many rows": self.many_rows,
@@ -170,6 +172,19 @@ class Figures:
         found = medians(steps, repeats=self.repeats, device=self.device)
         each = {name: value / STEPS for name, value in found.items()}
         return {"seconds": each, "floor": self._floor(len(rows), "bfloat16")}
+
+    def profile(self) -> Mapping[str, Any]:
+        """Seconds of one step in each number type by operation, or by kernel on a GPU."""
+        found = {}
+        for kind, options in (("float32", PLAIN), ("bfloat16", ROUGH)):
+            step, rows, _ = self._step(options, 0)
+            taken: Callable[[Rows, float], Any] = step
+            if self.device == "cuda":
+                taken = CapturedStep(step, rows)
+            for _ in range(WARM_UP + 1):
+                taken(rows, 0.1)
+            found[kind] = by_part(partial(taken, rows, 0.1), self.device)
+        return found
 
     def fit(self) -> Mapping[str, Any]:
         """From host arrays to a fitted model, everything included, once the process is warm."""

@@ -10,6 +10,9 @@ from protopinv.bench.tables import markdown
 from protopinv.report.figures import Panel, Series
 
 Record = Mapping[str, Any]
+# Parts of a profile that a page names, and the share of the whole they must have.
+NAMED = 6
+LEAST = 0.02
 HEADER = ["figure", "ours", "peer", "peer / ours", "floor", "accuracy"]
 
 
@@ -25,6 +28,7 @@ def speed_tables(record: Record) -> list[str]:
         "",
         *_others(record),
     ]
+    lines += _profiles(record)
     scores = path_scores(record)
     if scores:
         epochs = next(c["epochs"] for k, c in record["cells"].items() if k.startswith("accuracy/"))
@@ -96,6 +100,17 @@ def _others(record: Record) -> Iterator[str]:
         yield f"Peak memory of a full-batch fit over its data: {megabytes:.0f} MB."
     for name, time in cells.get("start", {}).get("seconds", {}).items():
         yield f"A new process, {name}: {readable(time)}."
+
+
+def _profiles(record: Record) -> Iterator[str]:
+    """Where the time of a step goes."""
+    for kind, parts in record["cells"].get("profile", {}).items():
+        whole = sum(parts.values())
+        named = [name for name in parts if name != "everything else"][:NAMED]
+        named = [name for name in named if parts[name] >= LEAST * whole]
+        shares = [f"{name} {parts[name] / whole:.0%}" for name in named]
+        yield ""
+        yield f"Where a step in {kind} spends its time: {', '.join(shares)}."
 
 
 def _growth(record: Record) -> list[str]:

@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from protopinv.bench.paper import synchronize
 
 Work = Callable[[], object]
+# Parts of a profile that are named.
+PARTS = 12
 
 
 def seconds(work: Work, device: str) -> float:
@@ -31,6 +34,29 @@ def medians(works: Mapping[str, Work], *, repeats: int, device: str) -> dict[str
         for name, work in works.items():
             times[name].append(seconds(work, device))
     return {name: statistics.median(found[1:]) for name, found in times.items()}
+
+
+def by_part(work: Work, device: str) -> dict[str, float]:
+    """Seconds of one call by operation, or by kernel on a GPU, the longest first.
+
+    A profiler takes time itself: look at shares.
+    """
+    gpu = device == "cuda"
+    activity = ProfilerActivity.CUDA if gpu else ProfilerActivity.CPU
+    with profile(activities=[activity], record_shapes=not gpu) as found:
+        seconds(work, device)
+    parts = {
+        f"{event.key[:60]} {_shapes(event.input_shapes)}".strip(): 1e-6
+        * (event.self_device_time_total if gpu else event.self_cpu_time_total)
+        for event in found.key_averages(group_by_input_shape=not gpu)
+    }
+    longest = sorted(parts.items(), key=lambda part: -part[1])[:PARTS]
+    return {**dict(longest), "everything else": sum(parts.values()) - sum(t for _, t in longest)}
+
+
+def _shapes(given: Sequence[Sequence[int]] | None) -> str:
+    """Those of matrices: what an operation was given besides says little."""
+    return " ".join("x".join(map(str, shape)) for shape in given or () if len(shape) == 2)
 
 
 @dataclass(frozen=True)
