@@ -17,12 +17,13 @@ process, because machines are noisy: look at ratios first. The floor is what the
 would take at the machine's own measured rate, or moving the rows at its bandwidth if that takes
 longer; solves, losses and updates are not in it.
 
-Quick fits were chosen on held-out rows, and then scored on the test set once for each of five seeds.
+Quick fits were chosen on held-out rows, then scored on the test set once for each of five seeds.
 
-The ratio to the paper's listing on a CPU moves with the machine: our epoch is nine tenths products,
-which slow down with the cores; a quarter of the listing's is the system handing out memory, which
-does not. The MLP in our own loop shares our kernels for its data pass and its update, so what is left
-between it and our step is the price of the solves; by torch's own operations it is slower than ours.
+The ratio to the paper's listing on a CPU moves with the machine: nine tenths of our epoch are
+products, which slow down with the cores; a quarter of the listing's is the system handing out
+memory, which does not. The MLP in our own loop shares our kernels for its data pass and its
+update, so what lies between it and our step is the price of the solves; by torch's own operations
+it is slower than ours.
 """
 
 

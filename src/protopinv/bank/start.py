@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
@@ -64,14 +63,14 @@ def stratified_inputs(
     generator: Generator,
 ) -> Float[Tensor, "p d"]:
     """For each prototype a training row of its class, without repeats while the class lasts."""
-    # In NumPy: the threads of torch take longer to wake up than this takes.
-    there, wanted = labels.cpu().numpy(), classes.numpy()
-    chosen = np.empty(len(wanted), dtype=np.int64)
-    for label in np.unique(wanted):
-        members = np.flatnonzero(there == label)
+    # Rows are compared as an array: the threads of torch take longer to wake up than this takes.
+    there = labels.cpu().numpy()
+    chosen = torch.empty(len(classes), dtype=torch.long)
+    for label in classes.unique().tolist():
+        members = torch.from_numpy((there == label).nonzero()[0])
         if len(members) == 0:  # a rare class may have no row left after the hold-out
-            members = np.arange(len(there))
-        slots = np.flatnonzero(wanted == label)
-        order = torch.randperm(len(members), generator=generator).numpy()
-        chosen[slots] = members[order[np.arange(len(slots)) % len(members)]]
-    return X[torch.from_numpy(chosen).to(X.device)]
+            members = torch.arange(len(labels))
+        slots = (classes == label).nonzero().flatten()
+        order = torch.randperm(len(members), generator=generator)
+        chosen[slots] = members[order[torch.arange(len(slots)) % len(members)]]
+    return X[chosen.to(X.device)]
