@@ -173,6 +173,7 @@ def test_the_baselines_learn_on_a_gpu(blobs, batch_size: int | None) -> None:
     X, y = blobs
     for model in (
         MLPBaselineClassifier(16, lr=0.03, max_epochs=60, batch_size=batch_size, device="cuda"),
+        MLPBaselineClassifier(16, lr=0.03, max_epochs=60, optimizer="muon", device="cuda"),
         ELMClassifier(50, device="cuda"),
         RandomFeatureRidgeClassifier(50, device="cuda"),
     ):
@@ -200,7 +201,7 @@ def test_stems_and_copies_are_those_of_the_host(stem: str) -> None:
     torch.testing.assert_close(on_gpu.rows.X.cpu(), on_host.rows.X, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32", "float64"])
 def test_rows_arrive_alike_at_once_and_in_pieces(dtype: str, monkeypatch) -> None:
     data = load_data("digits", split="train")
     reversed_rows = data.X[::-1].astype(dtype)[::-1]

@@ -110,3 +110,17 @@ def test_many_rows_stay_in_float32_only_where_their_digits_suffice(
     assert torch.equal(found, exact) is not rough
     torch.testing.assert_close(found, exact, rtol=0, atol=1e-4)
     assert found.dtype == torch.float64
+
+
+def test_long_sums_of_one_sign_and_rough_products_are_not_left_to_float32() -> None:
+    network = Network((torch.full((2001, 100), 0.1).double(), torch.ones(101, 2).double()), "relu")
+    X = torch.ones(100, 2000)
+    assert torch.equal(network(X), network(X.double()))
+    small = 1e-3 * X
+    assert not torch.equal(network(small), network(small.double()))
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert torch.equal(network(small), network(small.double()))
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -142,16 +142,20 @@ class Network:
         """Many rows in float32, of features that do not cancel each other.
 
         Scaling is folded into the weights, so those of features far from zero may: then digits
-        count that float32 has not.
+        count that float32 has not. The estimate takes all products of a sum to be as large as they
+        can, and their rounding errors to add up as random ones do.
         """
         if X.dtype != torch.float32 or X.numel() * self.weights[0].shape[1] < FLOAT32_WORK:
+            return False
+        if torch.get_float32_matmul_precision() != "highest":  # float32 in name only
             return False
         largest = torch.maximum(X.amax(0), -X.amin(0)).to(self.weights[0].dtype)
         error = torch.zeros_like(largest)
         for W in self.weights:
             sizes = W.abs()
             largest = sizes[0] + largest @ sizes[1:]
-            error = error @ sizes[1:] + torch.finfo(torch.float32).eps * largest
+            rounding = torch.finfo(torch.float32).eps * len(W) ** 0.5
+            error = error @ sizes[1:] + rounding * largest
             # no activation answers with more than it was given, or 1
             largest = largest.clamp_min(1)
         return bool(error.max() < FLOAT32_ERROR)

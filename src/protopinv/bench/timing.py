@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -45,11 +46,10 @@ def by_part(work: Work, device: str) -> dict[str, float]:
     activity = ProfilerActivity.CUDA if gpu else ProfilerActivity.CPU
     with profile(activities=[activity], record_shapes=not gpu) as found:
         seconds(work, device)
-    parts = {
-        f"{event.key[:60]} {_shapes(event.input_shapes)}".strip(): 1e-6
-        * (event.self_device_time_total if gpu else event.self_cpu_time_total)
-        for event in found.key_averages(group_by_input_shape=not gpu)
-    }
+    parts: defaultdict[str, float] = defaultdict(float)
+    for event in found.key_averages(group_by_input_shape=not gpu):
+        name = f"{event.key[:60]} {_shapes(event.input_shapes)}".strip()
+        parts[name] += 1e-6 * (event.self_device_time_total if gpu else event.self_cpu_time_total)
     longest = sorted(parts.items(), key=lambda part: -part[1])[:PARTS]
     return {**dict(longest), "everything else": sum(parts.values()) - sum(t for _, t in longest)}
 

@@ -12,8 +12,9 @@ from protopinv.kernels import switched_on
 def side_by_side(works: Sequence[Callable[[], Any]], device: torch.device) -> list[Any]:
     """What the works return; on a GPU each runs on a stream of its own.
 
-    All streams wait for what came before, and what comes after waits for all of them. So memory
-    that one of them frees is safe to use again, and a capture sees a fork and a join.
+    All streams wait for what came before, and what comes after waits for all of them, so a capture
+    sees a fork and a join. Works must keep what others made: memory that is given up may be used
+    again, on the stream it was made on, at once.
     """
     if len(works) <= 1 or device.type != "cuda" or not switched_on():
         return [work() for work in works]
@@ -32,4 +33,5 @@ def side_by_side(works: Sequence[Callable[[], Any]], device: torch.device) -> li
 
 @cache
 def _stream(device: torch.device, _: int) -> torch.cuda.Stream:
+    """The same ones for all: a library keeps memory for every stream it has seen."""
     return torch.cuda.Stream(device)

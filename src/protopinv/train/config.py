@@ -101,7 +101,7 @@ class TrainConfig:
     )
     n_iter_no_change: int = _option(25, "Epochs without improvement before stopping early.")
     solver: Solver = _option("auto", "Form of the solves; auto: the smaller Cholesky system.")
-    dtype: Dtype = _option("float32", "Precision of training; prediction is always float64.")
+    dtype: Dtype = _option("float32", "Precision of training; models are kept in float64.")
     row_dtype: RowDtype = _option(
         "same",
         "Precision of rows and of products with them; auto: bfloat16 for many wide rows on a GPU.",

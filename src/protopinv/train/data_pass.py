@@ -103,13 +103,11 @@ def data_pass(
     given = factors or [None] * len(weights)
     layers = [as_layer(W, pair, rows.X) for W, pair in zip(weights, given, strict=True)]
     through = partial(_chunk, layers, activation, loss, gradients, buffers, 1 / len(rows))
-    total: Tensor | None = None
-    for part in rows.chunks(chunk):
-        value = through(part if augment is None else augment(part), add=total is not None)
-        total = value if total is None else total + value
-    if total is None:
-        raise ValueError("there must be at least one row")
-    return total, gradients
+    values = [
+        through(part if augment is None else augment(part), add=number > 0)
+        for number, part in enumerate(rows.chunks(chunk))
+    ]
+    return sum(values[1:], start=values[0]), gradients
 
 
 def _chunk(
@@ -125,7 +123,7 @@ def _chunk(
 ) -> Tensor:
     """``scale`` times the loss of a chunk; its gradients are put, or added to those there are."""
     n, act, top = len(rows), IN_PLACE[activation], len(layers) - 1
-    by_kernel = _suits_kernel(rows, layers)
+    by_kernel = _suits_kernel(rows, layers) and gradients[0].dtype == torch.float32
     inputs: list[Tensor] = [rows.X]
     before: list[Tensor] = []
     for depth, layer in enumerate(layers[:-1]):

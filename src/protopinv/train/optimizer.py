@@ -94,7 +94,9 @@ class _Adam:
 
     def step(self, skip: Bool[Tensor, ""], peak: float, factor: Tensor | float) -> None:
         """One update at ``factor`` times the peak rate; nothing changes where ``skip`` is true."""
-        self._steps.add_(~skip.to(self._steps.device))
+        if not self._blocks:
+            return
+        self._steps.add_(~skip)
         works = [
             partial(self._update, tensors, block, skip, peak * block.ratio, factor)
             for block in self._blocks

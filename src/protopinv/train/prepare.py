@@ -40,7 +40,7 @@ from protopinv.train.settle import DataShape
 # faster, and leave memory behind.
 PIECE_NUMBERS = 2**18
 GPU_PIECE_NUMBERS = 2**23
-# Rows are moved to a GPU all at once, and once only, if they take at most this share of its memory.
+# All rows are moved to a GPU, once for a training, if they take at most this share of its memory.
 MOST_OF_FREE = 0.25
 # Pieces for the maps of a stem.
 STEM_NUMBERS = 2**21
@@ -107,10 +107,18 @@ class LabelledRows:
 
 def moved_to(device: torch.device, X: NDArray[Any]) -> Tensor | None:
     """All rows on a GPU, in the type they came in; None where it has no room to spare for them."""
-    if device.type != "cuda" or X.nbytes > MOST_OF_FREE * torch.cuda.mem_get_info(device)[0]:
+    # torch cannot pick rows of long unsigned integers there
+    if device.type != "cuda" or (X.dtype.kind == "u" and X.dtype.itemsize > 1):
         return None
-    # torch takes neither reversed nor read-only arrays as they are
-    return torch.from_numpy(np.require(X, requirements=["C", "W"])).to(device)
+    if X.nbytes > MOST_OF_FREE * torch.cuda.mem_get_info(device)[0]:
+        return None
+    moved = torch.from_numpy(np.empty(0, X.dtype)).new_empty(X.shape, device=device)
+    size = max(1, GPU_PIECE_NUMBERS // X.shape[1])
+    for start in range(0, len(X), size):
+        # torch takes neither reversed nor read-only arrays as they are
+        piece = np.require(X[start : start + size], requirements=["C", "W"])
+        moved[start : start + size] = torch.from_numpy(piece)
+    return moved
 
 
 def piece_rows(width: int, front: Front | None, device: torch.device | str) -> int:

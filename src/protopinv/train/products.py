@@ -73,10 +73,10 @@ def put_product(
     """total = A B or, to ``add``, total += A B; in its number type as far as the device can."""
     if A.dtype == total.dtype and not (B.shape[1] <= NARROW and not A.is_cuda):
         total.addmm_(A, B, beta=int(add))
-    elif A.is_cuda and not add:
+    elif A.is_cuda and total.dtype == torch.float32 and not add:
         torch.mm(A, B, out_dtype=total.dtype, out=total)
     elif A.is_cuda:
-        total += torch.mm(A, B, out_dtype=total.dtype)
+        _put(total, torch.mm(A, B, out_dtype=torch.float32), add=add)
     else:
         _put(total, product(B.T, A.T).T if B.shape[1] <= NARROW else torch.mm(A, B), add=add)
 

@@ -183,7 +183,10 @@ class Step(ABC):
         return solution if stamp == self._stamp() else None
 
     def _stamp(self) -> tuple[Any, ...]:
-        """Changes when a trained tensor does, or the way to solve."""
+        """Changes when a trained tensor is written to, or with the way to solve.
+
+        Not with a fused update; but a step has taken what was kept before it makes one.
+        """
         return (self.form, self.precision, *(tensor._version for tensor in self.trained))
 
     def _add_weight_penalty(
