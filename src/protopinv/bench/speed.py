@@ -9,9 +9,10 @@ from typing import Any
 from protopinv.bench.paper import Say, Score, percent, require_counts
 from protopinv.bench.record import Record
 from protopinv.bench.scaling import measure_scaling
-from protopinv.bench.speed_figures import PAPER, Figures, hurry_of
+from protopinv.bench.speed_figures import PAPER, Figures
 from protopinv.bench.tasks import load_task
 from protopinv.bench.timing import Machine, measure_machine
+from protopinv.bench.user_figures import UserFigures, hurry_of
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,10 @@ def measure_speed(
         )
     )
     rows = load_task("mnist", quick=plan.quick)
-    figures = Figures(
-        device, machine, rows, repeats=plan.repeats, seeds=plan.seeds, quick=plan.quick
-    )
-    for key, work in figures.all().items():
+    repeats, seeds, quick = plan.repeats, plan.seeds, plan.quick
+    figures = Figures(device, machine, rows, repeats=repeats, quick=quick)
+    users = UserFigures(device, rows, repeats=repeats, seeds=seeds, quick=quick)
+    for key, work in {**figures.all(), **users.all()}.items():
         record.cell(key, work)
         say(f"{key}: done")
     for path in figures.paths():
