@@ -142,7 +142,7 @@ class UserFigures:
 
         def run(program: str) -> None:
             command = [sys.executable, "-c", program]
-            subprocess.run(command, capture_output=True, check=False)  # noqa: S603
+            subprocess.run(command, capture_output=True, check=True)  # noqa: S603
 
         works = {name: partial(run, program) for name, program in programs.items()}
         return {"seconds": medians(works, repeats=3, device="cpu")}
