@@ -6,7 +6,17 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from protopinv.bank import Bank
-    from protopinv.estimators import Evaluation, ProtoPINVClassifier, evaluate, load
+    from protopinv.estimators import (
+        ConvStem,
+        Evaluation,
+        ImageCopies,
+        LabelEvaluation,
+        NumberEvaluation,
+        ProtoPINVClassifier,
+        ProtoPINVRegressor,
+        evaluate,
+        load,
+    )
     from protopinv.features import FeatureMap
     from protopinv.network import Network
     from protopinv.solve import ridge_solve, solve_layers
@@ -17,11 +27,16 @@ if TYPE_CHECKING:
 # Public names are imported when they are first used, so that the command line starts quickly.
 _HOME = {
     "Bank": "protopinv.bank",
+    "ConvStem": "protopinv.estimators",
     "Evaluation": "protopinv.estimators",
     "FeatureMap": "protopinv.features",
     "History": "protopinv.train.history",
+    "ImageCopies": "protopinv.estimators",
+    "LabelEvaluation": "protopinv.estimators",
     "Network": "protopinv.network",
+    "NumberEvaluation": "protopinv.estimators",
     "ProtoPINVClassifier": "protopinv.estimators",
+    "ProtoPINVRegressor": "protopinv.estimators",
     "TrainConfig": "protopinv.train.config",
     "Tuned": "protopinv.tuning",
     "evaluate": "protopinv.estimators",
@@ -33,11 +48,16 @@ _HOME = {
 
 __all__ = [
     "Bank",
+    "ConvStem",
     "Evaluation",
     "FeatureMap",
     "History",
+    "ImageCopies",
+    "LabelEvaluation",
     "Network",
+    "NumberEvaluation",
     "ProtoPINVClassifier",
+    "ProtoPINVRegressor",
     "TrainConfig",
     "Tuned",
     "__version__",

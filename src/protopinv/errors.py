@@ -39,3 +39,11 @@ class InterruptedWarning(UserWarning):
 
 class GuardWarning(UserWarning):
     """Training went through, but the guard had to skip steps or lower the learning rate."""
+
+
+class NotLearnedWarning(UserWarning):
+    """Training went through, but the network fits its rows no better than a constant."""
+
+
+class SlowRowsWarning(UserWarning):
+    """A number type was asked for that this device has no instructions for."""

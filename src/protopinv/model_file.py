@@ -20,13 +20,13 @@ from protopinv.network import ACTIVATIONS, Network
 from protopinv.plain import plain
 
 FORMAT = "protopinv"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 HEADER: dict[str, Any] = {
     "task": str,
-    "classes": list,
-    "classes_dtype": str,
+    "objective": dict,
     "feature_names": list | None,
     "activation": str,
+    "parameters": dict,
     "config": dict,
     "history": dict,
 }
@@ -37,12 +37,16 @@ FRONTS: dict[str, type[Front]] = {"stem": Stem, "squash": Squash}
 
 @dataclass(frozen=True)
 class SavedModel:
-    """All that a file holds. ``config`` and ``history`` are plain JSON values."""
+    """All that a file holds.
+
+    ``objective``, ``parameters``, ``config`` and ``history`` are plain JSON values: what the outputs
+    stand for, the parameters as they were given and as they were used, and what happened.
+    """
 
     task: str
-    classes: list[Any]
-    classes_dtype: str
+    objective: dict[str, Any]
     feature_names: list[str] | None
+    parameters: dict[str, Any]
     config: dict[str, Any]
     history: dict[str, Any]
     bank: Bank
@@ -62,10 +66,10 @@ def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
         "format_version": FORMAT_VERSION,
         "written_by": written_by,
         "task": model.task,
-        "classes": model.classes,
-        "classes_dtype": model.classes_dtype,
+        "objective": model.objective,
         "feature_names": model.feature_names,
         "activation": model.network.activation,
+        "parameters": model.parameters,
         "config": model.config,
         "history": model.history,
     }
@@ -90,18 +94,20 @@ def load(path: str | Path) -> SavedModel:
     path = Path(path)
     header, tensors = _read(path)
     version = header.get("format_version")
-    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
+    if version != FORMAT_VERSION:
+        older = type(version) is int and version < FORMAT_VERSION
         raise ModelFileError(
-            f"This version reads model files up to format {FORMAT_VERSION}. {path} has format "
-            f"{version}, written by {header.get('written_by')}. Upgrade protopinv."
+            f"This version reads model files of format {FORMAT_VERSION}. {path} has format "
+            f"{version}, written by {header.get('written_by')}. "
+            + ("Train the model again." if older else "Upgrade protopinv.")
         )
     try:
         _check_header(header)
         model = SavedModel(
             task=header["task"],
-            classes=header["classes"],
-            classes_dtype=header["classes_dtype"],
+            objective=header["objective"],
             feature_names=header["feature_names"],
+            parameters=header["parameters"],
             config=header["config"],
             history=header["history"],
             bank=Bank.from_tensors(_part(tensors, "bank")),
@@ -166,9 +172,7 @@ def _check_header(header: Mapping[str, Any]) -> None:
     for name, kind in HEADER.items():
         if not isinstance(header[name], kind):
             raise TypeError(f"{name!r}, which is {header[name]!r:.40}")
-    labels, names = header["classes"], header["feature_names"]
-    if not all(isinstance(label, bool | int | float | str) for label in labels):
-        raise TypeError("'classes', which are not all numbers or strings")
+    names = header["feature_names"]
     if names is not None and not all(isinstance(name, str) for name in names):
         raise TypeError("'feature_names', which are not all strings")
 
@@ -178,16 +182,16 @@ def _fault(model: SavedModel) -> str | None:
     weights, bank = model.network.weights, model.bank
     if not weights or any(W.ndim != 2 or W.dtype != torch.float64 for W in weights):
         return "the network has no layers in float64"
-    if len({len(tensor) for tensor in (bank.inputs, *bank.hidden, bank.outputs)}) != 1:
-        return "the parts of the bank differ in prototypes"
-    if len(set(model.classes)) != len(model.classes):
-        return "a class appears twice"
+    if any(tensor.ndim != 3 for tensor in (bank.inputs, *bank.hidden, bank.outputs)):
+        return "the parts of the bank are not matrices for each member"
+    if len({tensor.shape[:2] for tensor in (bank.inputs, *bank.hidden, bank.outputs)}) != 1:
+        return "the parts of the bank differ in members or prototypes"
     if any(a.shape[1] + 1 != b.shape[0] for a, b in pairwise(weights)):
         return "the layers of the network do not follow each other"
     if model.network.activation not in ACTIVATIONS:
         return f"unknown activation {model.network.activation!r}"
-    if weights[-1].shape[1] != len(model.classes):
-        return f"{weights[-1].shape[1]} outputs for {len(model.classes)} classes"
+    if weights[-1].shape[1] != bank.outputs.shape[2]:
+        return f"{weights[-1].shape[1]} outputs for prototypes of {bank.outputs.shape[2]}"
     if len(model.features.mean) != model.network.sizes[0]:
         return "the feature map and the network differ in features"
     if model.front is not None and model.front.n_outputs != model.network.sizes[0]:

@@ -38,50 +38,61 @@ class Architecture:
     normalize_inputs: bool = False
 
 
-def with_bias(X: Float[Tensor, "n d"]) -> Float[Tensor, "n d_plus_1"]:
+def with_bias(X: Float[Tensor, "*members n d"]) -> Float[Tensor, "*members n d_plus_1"]:
     """[1, X]: the column of ones comes first."""
-    return torch.cat([X.new_ones(len(X), 1), X], dim=1)
+    return torch.cat([X.new_ones(*X.shape[:-1], 1), X], dim=-1)
 
 
 def solve_weights(
     bank: Bank,
     architecture: Architecture,
     *,
-    ridges: Float[Tensor, " layers"] | None = None,
     form: str = "auto",
     precision: torch.dtype | None = None,
 ) -> Solution:
     """W_1 = ridge([1, X], H_1), W_{l+1} = ridge([1, act(H_l)], H_{l+1}), with H_{L+1} = Y.
 
-    ``ridges`` are those of the bank, for who has them already.
+    A learned scale of the features is folded into W_1.
     """
     designs, targets = designs_of(bank, architecture), targets_of(bank, architecture)
-    ridges = bank.ridge if ridges is None else ridges
-    return solve_layers(designs, targets, ridges, form=form, precision=precision)
+    solution = solve_layers(designs, targets, bank.ridge, form=form, precision=precision)
+    if bank.scale is None:
+        return solution
+    first, *others = solution.weights
+    return Solution((scaled_rows(first, bank.scale), *others), solution.error)
 
 
-def designs_of(bank: Bank, architecture: Architecture) -> list[Float[Tensor, "p _"]]:
+def scaled_rows(
+    W: Float[Tensor, "*members d_plus_1 h"], scale: Float[Tensor, "*members d"]
+) -> Float[Tensor, "*members d_plus_1 h"]:
+    """diag(1, scale) W: what rows x are given instead of W for scale * x."""
+    return with_bias(scale[..., None, :]).mT * W
+
+
+def designs_of(bank: Bank, architecture: Architecture) -> list[Float[Tensor, "*members p _"]]:
     """A_0 = [1, X], A_l = [1, act(H_l)]: what each layer's weights are solved from."""
     activation = ACTIVATIONS[architecture.activation]
     inputs = unit_rows(bank.inputs) if architecture.normalize_inputs else bank.inputs
     return [with_bias(inputs), *(with_bias(activation(H)) for H in bank.hidden)]
 
 
-def targets_of(bank: Bank, architecture: Architecture) -> list[Float[Tensor, "p _"]]:
+def targets_of(bank: Bank, architecture: Architecture) -> list[Float[Tensor, "*members p _"]]:
     """H_1, ..., H_L, Y: what each layer's weights are solved for."""
     return [*bank.hidden, soft_labels(bank.outputs, architecture.temperature)]
 
 
-def unit_rows(X: Float[Tensor, "p d"]) -> Float[Tensor, "p d"]:
+def unit_rows(X: Float[Tensor, "*members p d"]) -> Float[Tensor, "*members p d"]:
     """Each row scaled to a root mean square of one, the scale of globally scaled features."""
     # Clamped before the root, whose derivative at zero is not finite.
-    mean_square = X.square().mean(dim=1, keepdim=True).clamp_min(torch.finfo(X.dtype).tiny)
+    mean_square = X.square().mean(dim=-1, keepdim=True).clamp_min(torch.finfo(X.dtype).tiny)
     return X / mean_square.sqrt()
 
 
-def soft_labels(Y: Float[Tensor, "p k"], temperature: float) -> Float[Tensor, "p k"]:
+def soft_labels(
+    Y: Float[Tensor, "*members p k"], temperature: float
+) -> Float[Tensor, "*members p k"]:
     """softmax(Y / T), or Y itself for T = 0."""
-    return Y if temperature == 0 else torch.softmax(Y / temperature, dim=1)
+    return Y if temperature == 0 else torch.softmax(Y / temperature, dim=-1)
 
 
 def affine(X: Float[Tensor, "n d"], W: Float[Tensor, "_ h"]) -> Float[Tensor, "n h"]:
@@ -108,9 +119,12 @@ def propagate(
     return layer(X, weights[-1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Network:
-    """A plain feed-forward network on original features: what is left once training is over."""
+    """A plain feed-forward network on original features: what is left once training is over.
+
+    A network equals itself alone, so that it can be looked up.
+    """
 
     weights: tuple[Float[Tensor, "_ _"], ...]
     activation: str
@@ -168,3 +182,20 @@ class Network:
     def from_tensors(cls, tensors: Mapping[str, Tensor], activation: str) -> "Network":
         """The network that ``tensors`` came from."""
         return cls(tuple(tensors[str(layer)] for layer in range(len(tensors))), activation)
+
+
+def mean_network(networks: Sequence[Network]) -> Network:
+    """One plain network whose outputs are the mean of those of all.
+
+    Hidden units stand side by side: first layers next to each other, inner ones as blocks on a
+    diagonal, last layers above each other and divided by their number.
+    """
+    if len(networks) == 1:
+        return networks[0]
+    first, *inner, last = (list(layer) for layer in zip(*(n.weights for n in networks), strict=True))
+    blocks = [
+        torch.cat([torch.cat([W[:1] for W in layer], 1), torch.block_diag(*(W[1:] for W in layer))])
+        for layer in inner
+    ]
+    top = torch.cat([sum(W[:1] for W in last), *(W[1:] for W in last)]) / len(networks)
+    return Network((torch.cat(first, 1), *blocks, top), networks[0].activation)

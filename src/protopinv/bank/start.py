@@ -18,13 +18,15 @@ def start_bank(
     ridge: Sequence[float],
     learn_ridge: Sequence[bool],
     generator: Generator,
+    learn_scale: bool = False,
 ) -> Bank:
     """The given inputs and outputs, normal hidden targets, raw ridges that give ``ridge``."""
     draws = [torch.randn(len(inputs), size, generator=generator) for size in hidden_sizes]
     hidden = tuple(hidden_scale * draw.to(inputs) for draw in draws)
     raw = inverse_softplus(torch.tensor(ridge, dtype=torch.float64)).to(inputs)
     learnable = torch.tensor(learn_ridge, dtype=torch.bool, device=inputs.device)
-    return Bank(inputs, hidden, outputs.to(inputs), raw, learnable)
+    scale = torch.ones_like(inputs[0]) if learn_scale else None
+    return Bank(inputs, hidden, outputs.to(inputs), raw, learnable, scale)
 
 
 def inverse_softplus(value: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
@@ -32,45 +34,61 @@ def inverse_softplus(value: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
     return value + torch.log(-torch.expm1(-value))
 
 
-def balanced_classes(n_prototypes: int, n_classes: int) -> Int[Tensor, " p"]:
-    """0, 1, ..., k-1, 0, 1, ...: the class each prototype starts with."""
-    return torch.arange(n_prototypes) % n_classes
-
-
-def balanced_outputs(n_prototypes: int, n_classes: int) -> Float[Tensor, "p k"]:
-    """One-hot rows of balanced classes."""
-    return torch.nn.functional.one_hot(balanced_classes(n_prototypes, n_classes), n_classes).float()
-
-
-def normal_outputs(n_prototypes: int, n_classes: int, generator: Generator) -> Float[Tensor, "p k"]:
-    """Normal draws with the mean square of one-hot rows."""
-    draw = torch.randn(n_prototypes, n_classes, generator=generator)
-    return draw.mul_(n_classes**-0.5)
-
-
 def normal_inputs(
-    n_prototypes: int, X: Float[Tensor, "n d"], generator: Generator
-) -> Float[Tensor, "p d"]:
-    """Normal draws with the overall standard deviation of the rows."""
-    scale = X.square().mean().sqrt()
-    return torch.randn(n_prototypes, X.shape[1], generator=generator).to(X) * scale
-
-
-def stratified_inputs(
-    classes: Int[Tensor, " p"],
+    n_prototypes: int,
     X: Float[Tensor, "n d"],
-    labels: Int[Tensor, " n"],
     generator: Generator,
+    weight: Float[Tensor, " n"] | None = None,
 ) -> Float[Tensor, "p d"]:
-    """For each prototype a training row of its class, without repeats while the class lasts."""
-    # Rows are compared as an array: the threads of torch take longer to wake up than this takes.
-    there = labels.cpu().numpy()
-    chosen = torch.empty(len(classes), dtype=torch.long)
-    for label in classes.unique().tolist():
-        members = torch.from_numpy((there == label).nonzero()[0])
+    """Normal draws with the overall standard deviation of the rows, each by its weight."""
+    squares = X.square().mean(1)
+    mean = squares.mean() if weight is None else (squares @ weight.to(squares)) / weight.sum()
+    return torch.randn(n_prototypes, X.shape[1], generator=generator).to(X) * mean.sqrt()
+
+
+def normal_outputs(n_prototypes: int, n_outputs: int, generator: Generator) -> Float[Tensor, "p k"]:
+    """Normal draws with the mean square of one-hot rows."""
+    draw = torch.randn(n_prototypes, n_outputs, generator=generator)
+    return draw.mul_(n_outputs**-0.5)
+
+
+def balanced_groups(n_prototypes: int, n_groups: int) -> Int[Tensor, " p"]:
+    """0, 1, ..., k-1, 0, 1, ...: the group of rows that each prototype starts in."""
+    return torch.arange(n_prototypes) % n_groups
+
+
+def pick_rows(
+    X: Float[Tensor, "n d"],
+    wanted: Int[Tensor, " p"],
+    groups: Int[Tensor, " n"],
+    generator: Generator,
+    weight: Float[Tensor, " n"] | None = None,
+) -> Int[Tensor, " p"]:
+    """For each prototype a row of the group it wants, without repeats while the group lasts.
+
+    The rows of a group are put in order along a random direction, and picked at equal distances
+    from a random place on, where a row is as long as its weight says. So they cover the group; a
+    row of weight two is as good as the same row twice, and one of weight zero is never picked. A
+    group without rows picks from all.
+    """
+    direction = torch.randn(X.shape[1], generator=generator, dtype=torch.float64).to(X)
+    n_groups = int(max(wanted.max(), groups.max())) + 1
+    starts = torch.rand(n_groups, generator=generator, dtype=torch.float64)
+    keys = (X @ direction).double().cpu()
+    mass = torch.ones_like(keys) if weight is None else weight.detach().cpu().double()
+    of_rows, of_prototypes = groups.cpu(), wanted.cpu()
+    along = keys.argsort(stable=True)
+    along = along[mass[along] > 0]
+    order = along[of_rows[along].argsort(stable=True)]
+    edges = torch.searchsorted(of_rows[order], torch.arange(n_groups + 1)).tolist()
+    picked = torch.empty_like(of_prototypes)
+    for group in of_prototypes.unique().tolist():
+        slots = (of_prototypes == group).nonzero()[:, 0]
+        members = order[edges[group] : edges[group + 1]]
         if len(members) == 0:  # a rare class may have no row left after the hold-out
-            members = torch.arange(len(labels))
-        slots = (classes == label).nonzero().flatten()
-        order = torch.randperm(len(members), generator=generator)
-        chosen[slots] = members[order[torch.arange(len(slots)) % len(members)]]
-    return X[chosen.to(X.device)]
+            members = along
+        upto = mass[members].cumsum(0)
+        places = (starts[group] + torch.arange(len(slots))) / len(slots) * upto[-1]
+        at = torch.searchsorted(upto, places, right=True).clamp_max(len(members) - 1)
+        picked[slots] = members[at]
+    return picked

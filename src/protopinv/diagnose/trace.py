@@ -20,7 +20,7 @@ class TracePoint:
 
 @dataclass
 class Trace:
-    """An observer for ``fit``: looks at the bank every few epochs.
+    """An observer for ``fit``: looks at the bank every few epochs, at the first of several.
 
     >>> trace = Trace(architecture_of(model.config()), every=25)
     >>> model.fit(X, y, observer=trace)
@@ -43,7 +43,8 @@ class Trace:
             )
         if report.epoch % self.every:
             return
-        outputs = report.state.outputs.detach().cpu()
+        bank = report.state.member(0)
+        outputs = bank.outputs.detach().cpu()
         counts = outputs.argmax(dim=1).bincount(minlength=outputs.shape[1])
-        diagnosis = diagnose(report.state, self.architecture)
+        diagnosis = diagnose(bank, self.architecture)
         self.points.append(TracePoint(report.epoch, diagnosis, tuple(counts.tolist())))

@@ -15,18 +15,28 @@ from protopinv.train.config import LARGEST
 
 
 def resolve_device(name: str) -> torch.device:
-    """The torch device behind "auto", "cpu" or "cuda"."""
-    if name not in ("auto", "cpu", "cuda"):
+    """The torch device behind "auto", "cpu", "cuda" or the number of a GPU as in "cuda:1"."""
+    kind, _, number = name.partition(":") if isinstance(name, str) else ("", "", "")
+    numbered = kind == "cuda" and number.isdigit()
+    if not (numbered or name in ("auto", "cpu", "cuda")):
         raise ConfigError(
-            f"device must be one of 'auto', 'cpu', 'cuda'. Got {name!r}. Change it to 'auto'."
+            "device must be one of 'auto', 'cpu', 'cuda', or the number of a GPU as in 'cuda:1'. "
+            f"Got {name!r}. Change it to 'auto'."
         )
-    available = torch.cuda.is_available()
-    if name == "cuda" and not available:
+    if kind == "cpu" or (kind == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if there == 0:
         raise ConfigError(
-            "device='cuda' needs a GPU that torch can use. torch sees none here. "
+            f"device={name!r} needs a GPU that torch can use. torch sees none here. "
             "Use device='auto', or install a CUDA build of torch."
         )
-    return torch.device("cuda" if available and name != "cpu" else "cpu")
+    if numbered and int(number) >= there:
+        raise ConfigError(
+            f"device={name!r} needs GPU number {number}. torch sees {there}, counted from 0. "
+            "Choose one of these."
+        )
+    return torch.device("cuda", int(number)) if numbered else torch.device("cuda")
 
 
 def require_number(
@@ -83,7 +93,7 @@ def plain_labels(y: NDArray[Any]) -> NDArray[Any]:
 
 
 def hold_out(labels: NDArray[Any], fraction: float, seed: int) -> NDArray[Any] | None:
-    """Row numbers for validation: stratified where every class allows it, else at random."""
+    """Row numbers for validation: stratified where every group of rows allows it, else random."""
     if fraction == 0:
         return None
     counts = np.bincount(labels)

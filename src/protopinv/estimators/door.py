@@ -1,70 +1,55 @@
-"""What every classifier here shares: how it takes rows and labels, and how it predicts."""
+"""What every estimator here shares: how it takes rows, and how its network predicts."""
 
-import inspect
+import copy
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import Field, fields, replace
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from protopinv.errors import ConfigError, DataError
-from protopinv.estimators.checks import plain_labels, resolve_device, torch_ready
+from protopinv.errors import ConfigError, DataError, ProtoPINVError
+from protopinv.estimators.checks import resolve_device, torch_ready
 from protopinv.features import Front, map_side
 from protopinv.network import Network
-from protopinv.train.config import AUTO, FIELDS, TrainConfig
-from protopinv.train.prepare import LabelledRows, piece_rows
-
-Estimator = TypeVar("Estimator", bound=type)
+from protopinv.objective import Objective
+from protopinv.train.config import TrainConfig
+from protopinv.train.source import Source, piece_rows
 
 # So many times more rows are predicted at once than are prepared at once to fit.
 PIECES = 8
 
-
-def with_parameters(names: Sequence[str] = FIELDS) -> Callable[[Estimator], Estimator]:
-    """Fill ``{parameters}`` in the docstring from TrainConfig, where each is explained once."""
-
-    def fill(estimator: Estimator) -> Estimator:
-        signature = inspect.signature(estimator).parameters
-        entries = [
-            f"{item.name} : {_type_name(item)}, default={signature[item.name].default!r}\n"
-            f"        {item.metadata['help']}"
-            for item in fields(TrainConfig)
-            if item.name in names
-        ]
-        estimator.__doc__ = (estimator.__doc__ or "").format(parameters="\n    ".join(entries))
-        return estimator
-
-    return fill
+# Networks that were moved to a GPU, for as long as the network itself lives.
+_moved: MutableMapping[Any, dict[torch.device, tuple[Network, Front | None]]] = WeakKeyDictionary()
 
 
-def _type_name(item: Field[Any]) -> str:
-    """A type as scikit-learn's docstrings write it."""
-    kind: Any = item.type
-    if get_origin(kind) is Literal:
-        words = (AUTO, *get_args(kind)) if item.metadata["auto"] else get_args(kind)
-        return "{" + ", ".join(map(repr, words)) + "}"
-    text = kind.__name__ if isinstance(kind, type) else str(kind)
-    text = text.replace("collections.abc.", "").replace("typing.", "")
-    return f"{text} | {AUTO!r}" if item.metadata["auto"] else text
+@dataclass(frozen=True)
+class Checked:
+    """Rows, targets and weights that were checked, and what scikit-learn learned on the way."""
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    weight: NDArray[np.float64] | None
+    learned: dict[str, Any]
 
 
-class NetworkClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier that leaves a plain network behind: ``classes_``, ``network_``.
+class NetworkEstimator(BaseEstimator):
+    """An estimator that leaves a plain network behind: ``network_``, and ``objective_``.
 
     A subclass has ``device`` and ``random_state`` among its parameters.
     """
 
     device: str
     random_state: Any
-    classes_: NDArray[Any]
     network_: Network
+    objective_: Objective
     front_: Front | None = None
     n_features_in_: int
 
@@ -73,32 +58,49 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         """Numbers that must be stored to predict."""
         return self.network_.n_shipped + (0 if self.front_ is None else self.front_.n_numbers)
 
-    def _rows(self, X: Any, y: Any) -> tuple[LabelledRows, NDArray[Any]]:
-        """Checked rows with labels 0, 1, ..., and the classes these stand for."""
-        X, y = validate_data(self, X, y, dtype="numeric")
-        y = plain_labels(y)
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise DataError(
-                "A classifier needs at least two classes. y holds only one class: "
-                f"{classes[0]!r}. Check the target, or use a constant."
+    def predict(self, X: Any) -> NDArray[Any]:
+        """A prediction for each row."""
+        return self.objective_.decode(self._outputs(X).numpy())
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Checked:
+        """What was given, as arrays; a model that is fitted stays as it is until all is well.
+
+        Rows of weight zero are left out here, so that nothing behind this ever sees them.
+        """
+        scratch = copy.copy(self)
+        with data_errors():
+            several = np.ndim(y) == 2 and np.shape(y)[1] > 1
+            X, y = validate_data(
+                scratch,
+                X,
+                y,
+                dtype="numeric",
+                multi_output=several,
+                y_numeric=False,
             )
-        return LabelledRows(torch_ready(X), labels, len(classes)), classes
+            weight = None
+            if sample_weight is not None:
+                weight = checked_weight(sample_weight, X)
+        learned = {
+            name: value
+            for name, value in vars(scratch).items()
+            if name in ("n_features_in_", "feature_names_in_")
+        }
+        return with_weight(Checked(torch_ready(X), y, None, learned), weight)
+
+    def _learn(self, checked: Checked) -> None:
+        """Take over what scikit-learn learned of the rows."""
+        for name in ("n_features_in_", "feature_names_in_"):
+            if name in checked.learned:
+                setattr(self, name, checked.learned[name])
+            elif hasattr(self, name):
+                delattr(self, name)
+
+    def _source(self, checked: Checked, objective: Objective) -> Source:
+        return Source(checked.X, objective.encode(checked.y), objective, checked.weight)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most likely class of each row."""
-        best = self._outputs(X).argmax(dim=1).numpy()
-        predicted: NDArray[Any] = self.classes_[best]
-        return predicted
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Raw outputs, a column a class; for two classes the second minus the first."""
-        outputs = self._outputs(X).numpy()
-        return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
 
     def _outputs(self, X: Any) -> torch.Tensor:
         """Raw outputs in float64, on the host, a bounded piece of rows at a time."""
@@ -106,13 +108,22 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
             check_is_fitted(self, "network_")
         X = flat_images(X)
         if not self._clearly_valid(X):
-            X = validate_data(self, X, reset=False, dtype="numeric")
+            with data_errors():
+                X = validate_data(self, X, reset=False, dtype="numeric")
         network, front, device = self._placed()
         size = piece_rows(max(network.sizes), front, device) * (PIECES if front is None else 1)
         given = (_as_tensor(X[start : start + size]) for start in range(0, len(X), size))
         moved = (rows.to(device) for rows in given)
         pieces = [network(rows if front is None else front.features(rows)).cpu() for rows in moved]
-        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        outputs = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        if not math.isfinite(float(outputs.sum())) and not bool(outputs.isfinite().all()):
+            row = int((~outputs.isfinite()).any(1).nonzero()[0])
+            raise DataError(
+                "Rows must be of a size that the network can work with. Row "
+                f"{row} is so far from those it was trained on that its outputs are not finite. "
+                "Check its units."
+            )
+        return outputs
 
     def _clearly_valid(self, X: Any) -> bool:
         """Whether scikit-learn's checks, which cost more than a prediction, can be left out.
@@ -134,16 +145,47 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         device = resolve_device(self.device)
         if device.type == "cpu":
             return self.network_, self.front_, device
-        found = self.__dict__.get("_on_gpu")
-        if found is None or found[0] is not self.network_:
+        places = _moved.setdefault(self.network_, {})
+        if device not in places:
             front = None if self.front_ is None else self.front_.to(device)
-            found = self._on_gpu = (self.network_, self.network_.to(device), front)
-        return found[1], found[2], device
+            places[device] = (self.network_.to(device), front)
+        return *places[device], device
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what was moved to a GPU."""
-        state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_on_gpu"}
+
+@contextmanager
+def data_errors() -> Iterator[None]:
+    """Scikit-learn's complaints about rows and targets as errors of ours, in the same words."""
+    try:
+        yield
+    except ProtoPINVError:
+        raise
+    except ValueError as error:
+        raise DataError(str(error)) from error
+
+
+def checked_weight(sample_weight: Any, X: NDArray[Any]) -> NDArray[np.float64]:
+    """What each row counts, relative to the largest; raises DataError for what cannot be."""
+    weight: NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if (weight < 0).any():
+        row = int(np.flatnonzero(weight < 0)[0])
+        raise DataError(
+            f"Weights of rows must be 0 or more. Row {row} has {weight[row]:g}. Correct it."
+        )
+    if not weight.any():
+        raise DataError(
+            "Some rows must count. All weights are zero. Give larger ones, or leave them out."
+        )
+    return weight / weight.max()
+
+
+def with_weight(checked: Checked, weight: NDArray[np.float64] | None) -> Checked:
+    """The same rows with other weights, those of weight zero left out."""
+    if weight is None or weight.all():
+        return replace(checked, weight=weight)
+    present = weight > 0
+    return replace(
+        checked, X=checked.X[present], y=checked.y[present], weight=weight[present]
+    )
 
 
 def _as_tensor(X: NDArray[Any]) -> torch.Tensor:
@@ -187,19 +229,7 @@ def _check_images(config: TrainConfig, X: Any) -> None:
     left = map_side(min(height, width), config.stem_patch, len(config.filters))
     if left < config.stem_pool:
         raise ConfigError(
-            f"The maps of a stem must have at least stem_pool pixels on a side. Images of {height} "
-            f"x {width} leave {max(left, 0)} for stem_pool={config.stem_pool}. Lower stem_patch or "
-            "stem_pool, or use fewer stages."
+            f"The maps of a stem must have at least as many pixels on a side as its pool. Images "
+            f"of {height} x {width} leave {max(left, 0)} for pool={config.stem_pool}. Lower patch "
+            "or pool of the stem, or use fewer stages."
         )
-
-
-class ProbabilisticClassifier(NetworkClassifier):
-    """Trained by cross-entropy, so that a softmax of its outputs is a probability."""
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """The probability of each class, in the order of ``classes_``."""
-        return torch.softmax(self._outputs(X), dim=1).numpy()
-
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """The logarithm of ``predict_proba``, without underflow."""
-        return torch.log_softmax(self._outputs(X), dim=1).numpy()

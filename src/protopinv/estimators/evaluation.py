@@ -1,20 +1,25 @@
-"""How good a fitted classifier is on rows it has not seen."""
+"""How good a fitted estimator is on rows it has not seen, in the measures of its task."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import confusion_matrix, log_loss, precision_recall_fscore_support
+from numpy.typing import NDArray
+from sklearn import metrics
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from protopinv.errors import DataError
 from protopinv.estimators.checks import plain_labels
+from protopinv.estimators.classes import few
 from protopinv.estimators.classifier import ProtoPINVClassifier
+from protopinv.estimators.door import NetworkEstimator, checked_weight, data_errors
+from protopinv.estimators.regressor import ProtoPINVRegressor
+from protopinv.objective import Labels, Numbers
 
 
 @dataclass(frozen=True)
 class ClassScore:
-    """One class: its share of rows found, of answers right, and its rows."""
+    """One class or label: its share of rows found, of answers right, and its rows."""
 
     label: Any
     precision: float
@@ -25,46 +30,166 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """``confusion[i][j]`` counts rows of class i that were taken for class j."""
+    """One class a row; ``confusion[i][j]`` counts rows of class i that were taken for class j."""
 
     n_rows: int
     accuracy: float
     log_loss: float
     per_class: list[ClassScore]
     confusion: list[list[int]]
+    balanced_accuracy: float
 
 
-def evaluate(estimator: ProtoPINVClassifier, X: Any, y: Any) -> Evaluation:
-    """Score a fitted classifier on rows ``X`` with true labels ``y``."""
+@dataclass(frozen=True)
+class LabelEvaluation:
+    """Several labels a row: all of them right, each by itself, and F1 over all or the mean."""
+
+    n_rows: int
+    micro_f1: float
+    macro_f1: float
+    accuracy: float
+    label_accuracy: float
+    log_loss: float
+    per_label: list[ClassScore]
+
+
+@dataclass(frozen=True)
+class TargetScore:
+    """One target: the share of its variance that is explained, and how far predictions are off."""
+
+    r2: float
+    mae: float
+    rmse: float
+
+
+@dataclass(frozen=True)
+class NumberEvaluation:
+    """Numbers; with several targets each figure is the mean over them."""
+
+    n_rows: int
+    r2: float
+    mae: float
+    rmse: float
+    per_target: list[TargetScore] = field(default_factory=list)
+
+
+AnyEvaluation = Evaluation | LabelEvaluation | NumberEvaluation
+
+
+def evaluate(
+    estimator: ProtoPINVClassifier | ProtoPINVRegressor | NetworkEstimator,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+) -> Any:
+    """Score a fitted estimator on rows ``X`` with true targets ``y``, each by its weight.
+
+    Gives an Evaluation for classes, a LabelEvaluation for several labels a row, and a
+    NumberEvaluation for numbers.
+    """
     check_is_fitted(estimator, "network_")
+    outputs = estimator._outputs(X).numpy()
+    if len(outputs) != len(y):
+        raise DataError(
+            f"Targets must have one row per sample. X has {len(outputs)} rows, y has {len(y)}. "
+            "Check how the two were split."
+        )
+    weight = None
+    if sample_weight is not None:
+        with data_errors():
+            weight = checked_weight(sample_weight, outputs)
+    if isinstance(estimator.objective_, Numbers):
+        return _of_numbers(estimator.objective_, outputs, y, weight)
+    probabilities = estimator.predict_proba(X)  # type: ignore[union-attr]
+    if isinstance(estimator.objective_, Labels):
+        return _of_labels(probabilities, y, weight)
+    return _of_classes(estimator.classes_, probabilities, y, weight)  # type: ignore[union-attr]
+
+
+def _of_classes(
+    classes: NDArray[Any], probabilities: NDArray[np.float64], y: Any, weight: Any
+) -> Evaluation:
     y = plain_labels(column_or_1d(y))
-    classes = estimator.classes_
     unknown = [label for label in np.unique(y).tolist() if label not in classes.tolist()]
     if unknown:
         raise DataError(
-            f"Targets must be classes the model knows: {_few(classes.tolist())}. "
-            f"Got {_few(unknown)}. Check the target column and its type."
-        )
-    probabilities = estimator.predict_proba(X)
-    if len(y) != len(probabilities):
-        raise DataError(
-            f"Targets must have one row per sample. X has {len(probabilities)} rows, y has "
-            f"{len(y)}. Check how the two were split."
+            f"Targets must be classes the model knows: {few(classes.tolist())}. "
+            f"Got {few(unknown)}. Check the target column and its type."
         )
     predicted = classes[probabilities.argmax(axis=1)]
-    scores = precision_recall_fscore_support(y, predicted, labels=classes, zero_division=0)
+    confusion = metrics.confusion_matrix(y, predicted, labels=classes, sample_weight=weight)
+    there = confusion.sum(axis=1) > 0
+    recalls = confusion.diagonal()[there] / confusion.sum(axis=1)[there]
     return Evaluation(
         n_rows=len(y),
-        accuracy=float((predicted == y).mean()),
-        log_loss=float(log_loss(y, probabilities, labels=classes)),
-        per_class=[
-            ClassScore(label, float(precision), float(recall), float(f1), int(rows))
-            for label, precision, recall, f1, rows in zip(classes.tolist(), *scores, strict=True)
-        ],
-        confusion=confusion_matrix(y, predicted, labels=classes).tolist(),
+        accuracy=float(metrics.accuracy_score(y, predicted, sample_weight=weight)),
+        log_loss=float(metrics.log_loss(y, probabilities, labels=classes, sample_weight=weight)),
+        per_class=_scores(y, predicted, classes.tolist(), weight, labels=classes),
+        confusion=confusion.tolist(),
+        balanced_accuracy=float(recalls.mean()),
     )
 
 
-def _few(values: list[Any]) -> str:
-    text = ", ".join(map(repr, values[:6]))
-    return text + (", ..." if len(values) > 6 else "")
+def _of_labels(probabilities: NDArray[np.float64], y: Any, weight: Any) -> LabelEvaluation:
+    with data_errors():
+        y = np.asarray(y)
+    if y.shape != probabilities.shape or not np.isin(y, (0, 1)).all():
+        raise DataError(
+            f"Targets must be a matrix of 0 and 1 with {probabilities.shape[1]} columns, one a "
+            f"label. Got shape {y.shape}. Check the target."
+        )
+    y, predicted = y.astype(int), (probabilities > 0.5).astype(int)
+    right = (y == predicted).mean(axis=1)
+    tiny = np.finfo(np.float64).tiny
+    likelihood = np.where(y == 1, probabilities, 1 - probabilities).clip(tiny)
+    f1 = {
+        kind: float(
+            metrics.f1_score(y, predicted, average=kind, zero_division=0, sample_weight=weight)
+        )
+        for kind in ("micro", "macro")
+    }
+    return LabelEvaluation(
+        n_rows=len(y),
+        micro_f1=f1["micro"],
+        macro_f1=f1["macro"],
+        accuracy=float(np.average(right == 1, weights=weight)),
+        label_accuracy=float(np.average(right, weights=weight)),
+        log_loss=float(np.average(-np.log(likelihood).mean(axis=1), weights=weight)),
+        per_label=_scores(y, predicted, list(range(y.shape[1])), weight),
+    )
+
+
+def _of_numbers(
+    objective: Numbers, outputs: NDArray[np.float64], y: Any, weight: Any
+) -> NumberEvaluation:
+    with data_errors():
+        y = np.asarray(y, dtype=np.float64)
+    columns = y.reshape(len(y), -1)
+    if columns.shape[1] != objective.n_outputs or not np.isfinite(columns).all():
+        raise DataError(
+            f"Targets must be finite numbers, {objective.n_outputs} a row. Got shape {y.shape}"
+            f"{'' if np.isfinite(columns).all() else ' with NaN or infinity'}. Check the target."
+        )
+    scores = [
+        TargetScore(
+            float(metrics.r2_score(true, predicted, sample_weight=weight)),
+            float(metrics.mean_absolute_error(true, predicted, sample_weight=weight)),
+            float(metrics.root_mean_squared_error(true, predicted, sample_weight=weight)),
+        )
+        for true, predicted in zip(columns.T, outputs.T, strict=True)
+    ]
+    means = {name: float(np.mean([getattr(s, name) for s in scores])) for name in ("r2", "mae", "rmse")}
+    return NumberEvaluation(n_rows=len(y), **means, per_target=scores)
+
+
+def _scores(
+    y: Any, predicted: Any, names: list[Any], weight: Any, **options: Any
+) -> list[ClassScore]:
+    """Precision, recall and F1 of every class or label, and its rows."""
+    found = metrics.precision_recall_fscore_support(
+        y, predicted, zero_division=0, sample_weight=weight, **options
+    )
+    return [
+        ClassScore(label, float(precision), float(recall), float(f1), int(rows))
+        for label, precision, recall, f1, rows in zip(names, *found, strict=True)
+    ]

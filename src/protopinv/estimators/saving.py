@@ -11,26 +11,37 @@ from sklearn.utils.validation import check_is_fitted
 from protopinv import __version__, model_file
 from protopinv.errors import ModelFileError
 from protopinv.estimators.classifier import ProtoPINVClassifier
+from protopinv.estimators.fitting import ProtoPINV
+from protopinv.estimators.images import flattened, nested
+from protopinv.estimators.regressor import ProtoPINVRegressor
+from protopinv.objective import Classes, Labels, Numbers, Objective
+from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
 
-CLASSIFICATION = "classification"
+# The task that a file names, its objective, and the estimator that it makes.
+TASKS: dict[str, tuple[type[Objective], type[ProtoPINV]]] = {
+    "classification": (Classes, ProtoPINVClassifier),
+    "multi-label": (Labels, ProtoPINVClassifier),
+    "regression": (Numbers, ProtoPINVRegressor),
+}
 
 
-def save(estimator: ProtoPINVClassifier, path: str | Path) -> None:
+def task_of(estimator: ProtoPINV) -> str:
+    """What a fitted estimator predicts."""
+    kind = type(estimator.objective_)
+    return next(task for task, (objective, _) in TASKS.items() if objective is kind)
+
+
+def save(estimator: ProtoPINV, path: str | Path) -> None:
     """Write a fitted estimator to ``path``."""
     check_is_fitted(estimator, "network_")
     names = getattr(estimator, "feature_names_in_", None)
-    seed = estimator.random_state
-    config = asdict(estimator.config_)
-    config["random_state"] = int(seed) if isinstance(seed, Integral) else None
-    # What was trained on a GPU must load where there is none.
-    config["device"] = "auto" if estimator.device == "cuda" else estimator.device
     saved = model_file.SavedModel(
-        task=CLASSIFICATION,
-        classes=estimator.classes_.tolist(),
-        classes_dtype=estimator.classes_.dtype.str,
+        task=task_of(estimator),
+        objective=estimator.objective_.describe(),
         feature_names=None if names is None else [str(name) for name in names],
-        config=config,
+        parameters=_parameters(estimator),
+        config=asdict(estimator.config_),
         history=estimator.history_.to_dict(),
         bank=estimator.bank_,
         features=estimator.features_,
@@ -40,29 +51,59 @@ def save(estimator: ProtoPINVClassifier, path: str | Path) -> None:
     model_file.save(saved, path, written_by=f"protopinv {__version__}")
 
 
-def load(path: str | Path) -> ProtoPINVClassifier:
+def _parameters(estimator: ProtoPINV) -> dict[str, Any]:
+    """The parameters as they were given, "auto" and all, as plain JSON values."""
+    given = {
+        name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+        for name, value in estimator.get_params(deep=False).items()
+        if name not in ("stem", "copies")
+    }
+    given |= flattened(estimator.stem, estimator.copies)
+    seed = estimator.random_state
+    given["random_state"] = int(seed) if isinstance(seed, Integral) else None
+    # What was trained on a GPU must load where there is none.
+    given["device"] = "auto" if estimator.device.startswith("cuda") else estimator.device
+    if isinstance(given.get("class_weight"), dict):
+        # Keys of a JSON object are strings, and classes need not be.
+        given["class_weight"] = [[key, value] for key, value in given["class_weight"].items()]
+    return given
+
+
+def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
     """The fitted estimator in a model file; it predicts what it did before, bit for bit.
 
-    Its parameters are those that were used: what was "auto" is settled.
+    Its parameters are those that were given; ``config_`` has those that were used.
     """
     saved = model_file.load(path)
-    if saved.task != CLASSIFICATION:
+    if saved.task not in TASKS:
         raise ModelFileError(
-            f"This version loads classifiers. {path} holds a model for {saved.task!r}. "
-            "Upgrade protopinv."
+            f"This version loads models for {', '.join(TASKS)}. {path} holds one for "
+            f"{saved.task!r}. Upgrade protopinv."
         )
+    kind, estimator_class = TASKS[saved.task]
     try:
-        estimator = ProtoPINVClassifier(
-            **{name: _tupled(value) for name, value in saved.config.items()}
-        )
-        estimator.config_ = estimator.config()
-        estimator.classes_ = np.array(saved.classes, dtype=np.dtype(saved.classes_dtype))
+        given = {name: _tupled(value) for name, value in saved.parameters.items()}
+        if isinstance(given.get("class_weight"), tuple):
+            given["class_weight"] = dict(saved.parameters["class_weight"])
+        estimator: Any = estimator_class(**nested(given))
+        estimator.config()
+        estimator.config_ = TrainConfig(**{k: _tupled(v) for k, v in saved.config.items()})
+        estimator.objective_ = _objective(kind, saved.objective)
         estimator.history_ = History.from_dict(saved.history)
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise ModelFileError(
             f"A model file must hold a configuration this version knows. {path} does not "
             f"({error}). Upgrade protopinv, or train the model again."
         ) from error
+    if estimator.objective_.n_outputs != saved.network.sizes[-1]:
+        raise ModelFileError(
+            f"A model file must fit together. In {path}: {saved.network.sizes[-1]} outputs for "
+            f"{estimator.objective_.n_outputs} targets. Write the model again."
+        )
+    if isinstance(estimator, ProtoPINVClassifier):
+        objective = estimator.objective_
+        known = objective.labels if isinstance(objective, Classes) else None
+        estimator.classes_ = np.arange(objective.n_outputs) if known is None else known
     estimator.bank_ = saved.bank
     estimator.features_ = saved.features
     estimator.network_ = saved.network
@@ -71,7 +112,23 @@ def load(path: str | Path) -> ProtoPINVClassifier:
     estimator.n_features_in_ = saved.n_features
     if saved.feature_names is not None:
         estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
-    return estimator
+    loaded: ProtoPINVClassifier | ProtoPINVRegressor = estimator
+    return loaded
+
+
+def _objective(kind: type[Objective], described: dict[str, Any]) -> Objective:
+    """The objective that was described."""
+    if kind is Classes:
+        labels = described["classes"]
+        if not all(isinstance(label, bool | int | float | str) for label in labels):
+            raise TypeError("'classes', which are not all numbers or strings")
+        if len(set(labels)) != len(labels):
+            raise ValueError("a class appears twice")
+        return Classes(np.array(labels, dtype=np.dtype(described["classes_dtype"])))
+    if kind is Labels:
+        return Labels(int(described["n_labels"]))
+    columns = [tuple(map(float, described[name])) for name in ("centre", "spread", "variance")]
+    return Numbers(*columns, is_column=bool(described["is_column"]), loss=str(described["loss"]))
 
 
 def _tupled(value: Any) -> Any:

@@ -8,7 +8,7 @@ from protopinv.features.distort import Distortion
 from protopinv.features.fit import fit_feature_map, fit_wide_feature_map
 from protopinv.features.map import FeatureMap
 from protopinv.features.moments import Moments, measure_moments
-from protopinv.features.squash import Squash, fit_squash
+from protopinv.features.squash import Squash, fit_squash, weighted_quantiles
 from protopinv.features.stem import Stem, fit_stem, map_side
 
 Front = Stem | Squash
@@ -26,4 +26,5 @@ __all__ = [
     "fit_wide_feature_map",
     "map_side",
     "measure_moments",
+    "weighted_quantiles",
 ]

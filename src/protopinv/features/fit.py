@@ -31,6 +31,7 @@ def fit_feature_map(
 def fit_wide_feature_map(
     X: Float[Tensor, "n d"],
     Y: Float[Tensor, "n k"],
+    weight: Float[Tensor, " n"] | None = None,
     *,
     scaling: str,
     projection: str,
@@ -41,7 +42,7 @@ def fit_wide_feature_map(
     The centred rows span at most n directions; in those coordinates the problem is a small one, and
     turning its basis back gives that of the whole.
     """
-    moments = measure_moments([(X, Y)], diagonal=True)
+    moments = measure_moments([(X, Y, weight)], diagonal=True)
     scale = _inverse_deviation(moments) if scaling == "feature" else torch.ones_like(X[0])
     centred = (X - moments.x_mean) * scale
     _, singular, directions = torch.linalg.svd(centred, full_matrices=False)
@@ -49,7 +50,7 @@ def fit_wide_feature_map(
     rank = max(1, int((singular > negligible).sum()))
     span = directions[:rank].T
     small = fit_feature_map(
-        measure_moments([(centred @ span, Y)]),
+        measure_moments([(centred @ span, Y, weight)]),
         scaling="none" if scaling == "feature" else scaling,
         projection=projection,
         n_components=n_components,
@@ -89,8 +90,13 @@ def pca_basis(moments: Moments, n_components: int) -> Float[Tensor, "d m"]:
     values, vectors = values.flip(0), vectors.flip(1)
     negligible = values[0].clamp_min(0) * len(values) * torch.finfo(values.dtype).eps
     rank = max(1, int((values > negligible).sum()))
-    basis: Tensor = vectors[:, : min(n_components, rank)].contiguous()
-    return basis
+    return with_signs(vectors[:, : min(n_components, rank)])
+
+
+def with_signs(vectors: Float[Tensor, "d m"]) -> Float[Tensor, "d m"]:
+    """Each column with its largest entry positive: eigenvectors have no sign of their own."""
+    largest = vectors.gather(0, vectors.abs().argmax(dim=0, keepdim=True))
+    return vectors * largest.sign()
 
 
 def pls_basis(moments: Moments, n_components: int) -> Float[Tensor, "d m"]:
@@ -104,7 +110,7 @@ def pls_basis(moments: Moments, n_components: int) -> Float[Tensor, "d m"]:
     start = cross.norm()
     rotations: list[Tensor] = []
     loadings: list[Tensor] = []
-    for _ in range(min(n_components, len(cross), moments.n)):
+    for _ in range(min(n_components, len(cross))):
         _, directions = torch.linalg.eigh(cross.T @ cross)
         w = cross @ directions[:, -1]
         length = w.norm()

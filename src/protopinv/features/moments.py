@@ -13,12 +13,13 @@ BLOCK = 256
 
 @dataclass(frozen=True)
 class Moments:
-    """n rows of x and y: their means, the scatter of x, and the scatter of x against y.
+    """Rows of x and y: their means, the scatter of x, and the scatter of x against y.
 
-    Without a projection only the diagonal of the scatter is needed, and then ``x_scatter`` is that.
+    ``n`` is what the rows count together: their number, or the sum of their weights. Without a
+    projection only the diagonal of the scatter is needed, and then ``x_scatter`` is that.
     """
 
-    n: int
+    n: float
     x_mean: Float[Tensor, " d"]
     y_mean: Float[Tensor, " k"]
     x_scatter: Float[Tensor, "d d"] | Float[Tensor, " d"]
@@ -60,22 +61,35 @@ class Moments:
         )
 
 
-def measure_moments(
-    chunks: Iterable[tuple[Float[Tensor, "_ d"], Float[Tensor, "_ k"]]], *, diagonal: bool = False
-) -> Moments:
-    """Moments over all chunks of (x, y) in float64."""
-    parts = (_moments_of_chunk(X, Y, diagonal) for X, Y in chunks)
+# Rows of x and of y, and what each row counts; None for once each.
+Chunk = tuple[Float[Tensor, "n d"], Float[Tensor, "n k"], Float[Tensor, " n"] | None]
+
+
+def measure_moments(chunks: Iterable[Chunk], *, diagonal: bool = False) -> Moments:
+    """Moments over all chunks in float64."""
+    parts = (_moments_of_chunk(*chunk, diagonal) for chunk in chunks)
     total = next(parts)
     for part in parts:
         total = total.merge(part)
     return total
 
 
-def _moments_of_chunk(X: Float[Tensor, "n d"], Y: Float[Tensor, "n k"], diagonal: bool) -> Moments:
-    x_mean, y_mean = X.mean(0), Y.mean(0)
-    centred = X - x_mean
+def _moments_of_chunk(
+    X: Float[Tensor, "n d"],
+    Y: Float[Tensor, "n k"],
+    weight: Float[Tensor, " n"] | None,
+    diagonal: bool,
+) -> Moments:
+    if weight is None:
+        n, x_mean, y_mean = float(len(X)), X.mean(0), Y.mean(0)
+        centred, against = X - x_mean, Y - y_mean
+    else:
+        n = float(weight.sum())
+        x_mean, y_mean = weight @ X / n, weight @ Y / n
+        root = weight.sqrt()[:, None]
+        centred, against = (X - x_mean) * root, (Y - y_mean) * root
     scatter = centred.square().sum(0) if diagonal else _products(centred)
-    return Moments(len(X), x_mean, y_mean, scatter, centred.T @ (Y - y_mean))
+    return Moments(n, x_mean, y_mean, scatter, centred.T @ against)
 
 
 def _products(X: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
@@ -89,7 +103,7 @@ def _products(X: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
 
 
 def beyond_rounding(
-    deviation: Float[Tensor, " d"], mean: Float[Tensor, " d"], n: int
+    deviation: Float[Tensor, " d"], mean: Float[Tensor, " d"], n: float
 ) -> Bool[Tensor, " d"]:
     """Which features vary by more than the rounding of n equal numbers would."""
     return deviation > torch.finfo(deviation.dtype).eps * mean.abs() * n

@@ -1,6 +1,6 @@
 """Columns with heavy tails, brought in: prices, counts and rates as a network likes them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -65,18 +65,37 @@ class Squash:
         return cls(tensors["chosen"], tensors["centre"], tensors["width"])
 
 
-def fit_squash(X: Float[Tensor, "n d"]) -> Squash | None:
+def fit_squash(
+    X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = None
+) -> Squash | None:
     """For columns with heavy tails: median, and the width of the middle half; None without any.
 
     Columns of two values are left alone: bent or not, they are the same once they are scaled.
     """
-    mean, sd = X.mean(0), X.std(0, unbiased=False)
-    heavy = ((X - mean) / sd).pow(4).mean(0) > HEAVY_TAIL
+    mass = X.new_ones(len(X)) if weight is None else weight
+    share = mass / mass.sum()
+    mean = share @ X
+    sd = (share @ (X - mean).square()).sqrt()
+    heavy = share @ ((X - mean) / sd).pow(4) > HEAVY_TAIL
     two_values = ((X.amin(0) == X) | (X.amax(0) == X)).all(0)
     chosen = heavy & ~two_values & beyond_rounding(sd, mean, len(X))
     if not bool(chosen.any()):
         return None
-    low, centre, high = X.quantile(torch.tensor([0.25, 0.5, 0.75]).to(X), dim=0)
+    low, centre, high = weighted_quantiles(X, share, (0.25, 0.5, 0.75))
     middle = (high - low) / MIDDLE_HALF
     width = torch.where(middle > 1e-9 * sd, middle, sd)  # half of the values may be one and same
     return Squash(chosen, centre, torch.where(chosen, width, 1.0))
+
+
+def weighted_quantiles(
+    X: Float[Tensor, "n d"], share: Float[Tensor, " n"], levels: Sequence[float]
+) -> list[Float[Tensor, " d"]]:
+    """For each level the number that so much of the mass is at or below, of every column."""
+    values, order = X.sort(dim=0)
+    below = share[order].cumsum(0)
+    found = []
+    for level in levels:
+        # the last number is always enough, whatever the rounding of the sums
+        at = (below < level * (1 - 1e-12)).sum(0).clamp_max(len(X) - 1)
+        found.append(values.gather(0, at[None])[0])
+    return found

@@ -10,6 +10,8 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 from torch.nn import functional
 
+from protopinv.features.fit import with_signs
+
 Images = Float[Tensor, "n c h w"]
 
 # Patches that the filters are made from, and added to their mean variance before whitening.
@@ -195,12 +197,6 @@ def fit_stage(Z: Images, kind: str, n_filters: int, size: int, generator: Genera
     folded = filters @ whiten.T
     shape = (len(folded), Z.shape[1], size, size)
     return Stage(folded.view(shape).contiguous(), floor)
-
-
-def with_signs(vectors: Float[Tensor, "f f"]) -> Float[Tensor, "f f"]:
-    """Each column with its largest entry positive: eigenvectors have no sign of their own."""
-    largest = vectors.gather(0, vectors.abs().argmax(dim=0, keepdim=True))
-    return vectors * largest.sign()
 
 
 def sample_patches(Z: Images, size: int, generator: Generator) -> Float[Tensor, "q f"]:

@@ -39,12 +39,17 @@ def _by_cholesky(system: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """K^-1, L and the relative error.
 
     Neither ``cholesky_ex`` nor ``solve_triangular`` reads the device from the host or raises;
-    ``cholesky_inverse`` does both.
+    ``cholesky_inverse`` does both, and is twice as fast where that does not matter.
     """
     factor, info = torch.linalg.cholesky_ex(system)
     identity = torch.eye(system.shape[-1], dtype=system.dtype, device=system.device)
-    half = torch.linalg.solve_triangular(factor, identity.expand_as(system), upper=False)
-    inverse = half.mT @ half
+    if system.is_cuda:
+        half = torch.linalg.solve_triangular(factor, identity.expand_as(system), upper=False)
+        inverse = half.mT @ half
+    else:
+        if bool(info.any()):
+            factor = torch.where((info == 0)[..., None, None], factor, identity)
+        inverse = torch.cholesky_inverse(factor)
     condition = _row_sum_norm(system) * _row_sum_norm(inverse)
     error = torch.finfo(system.dtype).eps * condition
     return inverse, factor, torch.where((info == 0) & error.isfinite(), error, torch.inf)

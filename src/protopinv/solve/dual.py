@@ -16,26 +16,32 @@ from protopinv.solve.form import Form, Pulled
 class Dual(Form):
     """W = A'S with S = K^-1 T and K = AA' + ridge I.
 
-    Every layer's system has size p, so all of them are one batch and one factorisation.
-    The explicit inverse serves forward and backward: with hundreds of right-hand sides a product
-    is several times faster than two triangular solves, and its norm gives the condition number.
+    Every layer's system has size p, so those of all layers and members are one batch and one
+    factorisation. The explicit inverse serves forward and backward: with hundreds of right-hand
+    sides a product is several times faster than two triangular solves, and its norm gives the
+    condition number.
     """
 
-    def __init__(self, designs: Sequence[Tensor], ridges: Float[Tensor, " layers"]) -> None:
+    def __init__(
+        self, designs: Sequence[Tensor], ridges: Float[Tensor, "*members layers"]
+    ) -> None:
         self.designs = designs
-        p = len(designs[0])
-        systems = designs[0].new_empty(len(designs), p, p)
-        grams = [partial(torch.mm, A, A.T, out=K) for A, K in zip(designs, systems, strict=True)]
+        *members, p, _ = designs[0].shape
+        systems = designs[0].new_empty(len(designs), *members, p, p)
+        grams = [
+            partial(torch.matmul, A, A.mT, out=K) for A, K in zip(designs, systems, strict=True)
+        ]
         side_by_side(grams, systems.device)
-        systems.diagonal(dim1=-2, dim2=-1).add_(ridges[:, None])
-        self.inverses, self.error = invert(systems)
+        systems.diagonal(dim1=-2, dim2=-1).add_(ridges.movedim(-1, 0)[..., None])
+        self.inverses, error = invert(systems)
+        self.error = error.movedim(0, -1)
 
     def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
         """W = A'S."""
 
         def solve(layer: int) -> tuple[Tensor, Tensor]:
             S = self.inverses[layer] @ targets[layer]
-            return S, self.designs[layer].T @ S
+            return S, self.designs[layer].mT @ S
 
         duals, weights = zip(*self._by_layer(solve), strict=True)
         self.duals = list(duals)
@@ -46,20 +52,23 @@ class Dual(Form):
 
         def back(layer: int) -> tuple[Tensor, Tensor]:
             dT = self.inverses[layer] @ (self.designs[layer] @ gradients[layer])
-            return dT, dT @ self.duals[layer].T
+            return dT, dT @ self.duals[layer].mT
 
         def direct(layer: int) -> Tensor:
-            return self.duals[layer] @ gradients[layer].T
+            return self.duals[layer] @ gradients[layer].mT
 
         def joined(layer: int) -> Tensor:
             dA: Tensor = directs[layer]
             _, M = backs[layer]
-            return dA.addmm_(M + M.T, self.designs[layer], alpha=-1)
+            both = M + M.mT
+            if dA.ndim == 2:
+                return dA.addmm_(both, self.designs[layer], alpha=-1)
+            return dA.baddbmm_(both, self.designs[layer], alpha=-1)
 
         found = self._by_layer(back, direct)
         backs, directs = found[: len(gradients)], found[len(gradients) :]
         return [
-            (dA, dT, -M.trace() if with_ridge else None)
+            (dA, dT, -M.diagonal(dim1=-2, dim2=-1).sum(-1) if with_ridge else None)
             for dA, (dT, M) in zip(self._by_layer(joined), backs, strict=True)
         ]
 

@@ -10,7 +10,7 @@ Pulled = tuple[Tensor, Tensor, Tensor | None]
 
 
 class Form(ABC):
-    """Made from the designs and ridges of some layers.
+    """Made from the designs and ridges of some layers; leading axes are members of a population.
 
     ``error`` is the estimated relative error of each layer's weights. ``duals`` are S with W = A'S
     once the weights are made, for the form that has them.

@@ -13,24 +13,26 @@ from protopinv.solve.form import LayerByLayer, Pulled
 class Primal(LayerByLayer):
     """W = G^-1 A'T with G = A'A + ridge I. Layers differ in d, so each is factorised by itself."""
 
-    def __init__(self, designs: Sequence[Tensor], ridges: Float[Tensor, " layers"]) -> None:
+    def __init__(
+        self, designs: Sequence[Tensor], ridges: Float[Tensor, "*members layers"]
+    ) -> None:
         self.designs = designs
         self.inverses: list[Tensor] = []
         errors = []
-        for A, ridge in zip(designs, ridges.unbind(), strict=True):
-            system = A.T @ A
-            system.diagonal().add_(ridge)
+        for A, ridge in zip(designs, ridges.unbind(-1), strict=True):
+            system = A.mT @ A
+            system.diagonal(dim1=-2, dim2=-1).add_(ridge[..., None])
             inverse, error = invert(system)
             self.inverses.append(inverse)
             errors.append(error)
-        self.error = torch.stack(errors)
+        self.error = torch.stack(errors, dim=-1)
         self.solved: list[Tensor] = []
         self.residuals: list[Tensor] = []
 
     def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
         """W = G^-1 A'T."""
         self.solved = [
-            inverse @ (A.T @ T)
+            inverse @ (A.mT @ T)
             for inverse, A, T in zip(self.inverses, self.designs, targets, strict=True)
         ]
         self.residuals = [
@@ -43,5 +45,5 @@ class Primal(LayerByLayer):
         W = self.solved[layer]
         U = self.inverses[layer] @ dW
         dT = self.designs[layer] @ U
-        dA = torch.addmm(self.residuals[layer] @ U.T, dT, W.T, alpha=-1)
-        return dA, dT, -(U * W).sum() if with_ridge else None
+        dA = self.residuals[layer] @ U.mT - dT @ W.mT
+        return dA, dT, -(U * W).sum((-2, -1)) if with_ridge else None

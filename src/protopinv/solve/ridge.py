@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from protopinv.solve.dual import Dual
-from protopinv.solve.form import Form
+from protopinv.solve.form import Form, Pulled
 from protopinv.solve.primal import Primal
 from protopinv.solve.svd import SVD
 
@@ -30,13 +30,11 @@ class Solution:
     """Weights of each layer and the estimated relative error of each: the status of the solve.
 
     ``error`` stays on the device and is inf where a factorisation failed; whoever may wait for the
-    device reads it and decides. ``factors`` are (A, S) with W = A'S for layers solved in the dual
-    form, without a derivative: rows may go through both instead of W.
+    device reads it and decides.
     """
 
     weights: tuple[Tensor, ...]
-    error: Float[Tensor, " layers"]
-    factors: tuple[tuple[Tensor, Tensor] | None, ...] = ()
+    error: Float[Tensor, "*members layers"]
 
 
 def choose_form(p: int, d: int) -> str:
@@ -44,47 +42,87 @@ def choose_form(p: int, d: int) -> str:
     return "dual" if p <= d else "primal"
 
 
+class LayerSolve:
+    """W_l = ridge(A_l, T_l; ridge_l) for all layers, and gradients the way back.
+
+    The layers of one form are solved together. ``precision`` is the type the systems are solved in;
+    weights and gradients come in the type of the designs.
+    """
+
+    def __init__(
+        self,
+        designs: Sequence[Float[Tensor, "*members p _"]],
+        targets: Sequence[Float[Tensor, "*members p _"]],
+        ridges: Float[Tensor, "*members layers"],
+        *,
+        form: str = "auto",
+        precision: torch.dtype | None = None,
+    ) -> None:
+        self._given = designs[0].dtype
+        self._inside = precision or self._given
+        forms = [choose_form(*A.shape[-2:]) if form == "auto" else form for A in designs]
+        self._groups: list[tuple[list[int], Form]] = []
+        solved: dict[int, Tensor] = {}
+        errors: dict[int, Tensor] = {}
+        duals: dict[int, Tensor] = {}
+        for name in dict.fromkeys(forms):
+            layers = [i for i, chosen in enumerate(forms) if chosen == name]
+            factor = FORMS[name](
+                [designs[i].to(self._inside) for i in layers],
+                _chosen(ridges, layers).to(self._inside),
+            )
+            weights = factor.weights([targets[i].to(self._inside) for i in layers])
+            self._groups.append((layers, factor))
+            solved.update(zip(layers, weights, strict=True))
+            errors.update(zip(layers, factor.error.unbind(-1), strict=True))
+            duals.update(zip(layers, factor.duals, strict=False))
+        order = range(len(designs))
+        self.weights = [solved[i].to(self._given) for i in order]
+        self.error = (
+            self._groups[0][1].error
+            if len(self._groups) == 1
+            else torch.stack([errors[i] for i in order], dim=-1)
+        )
+        self.duals = [duals.get(i) for i in order]
+
+    def pullbacks(self, gradients: Sequence[Tensor], *, with_ridge: bool) -> list[Pulled]:
+        """From the gradient in W of every layer to those in A, T and the ridge."""
+        pulled: dict[int, Pulled] = {}
+        for layers, factor in self._groups:
+            given = [gradients[i].to(self._inside) for i in layers]
+            pulled.update(
+                zip(layers, factor.pullbacks(given, with_ridge=with_ridge), strict=True)
+            )
+        return [
+            (dA.to(self._given), dT.to(self._given), d_ridge)
+            for dA, dT, d_ridge in (pulled[i] for i in range(len(gradients)))
+        ]
+
+
+def _chosen(
+    ridges: Float[Tensor, "*members layers"], layers: Sequence[int]
+) -> Float[Tensor, "*members _"]:
+    """The ridges of some layers; indexing with a list would make a GPU wait for the host."""
+    if len(layers) == ridges.shape[-1]:
+        return ridges
+    return torch.stack([ridges[..., i] for i in layers], dim=-1)
+
+
 def solve_layers(
-    designs: Sequence[Float[Tensor, "p _"]],
-    targets: Sequence[Float[Tensor, "p _"]],
-    ridges: Float[Tensor, " layers"],
+    designs: Sequence[Float[Tensor, "*members p _"]],
+    targets: Sequence[Float[Tensor, "*members p _"]],
+    ridges: Float[Tensor, "*members layers"],
     *,
     form: str = "auto",
     precision: torch.dtype | None = None,
 ) -> Solution:
-    """W_l = ridge(A_l, T_l; ridge_l) for all layers, the layers of one form solved together.
+    """W_l = ridge(A_l, T_l; ridge_l) for all layers, differentiable.
 
-    ``precision`` is the type the systems are solved in; the weights come back in the type of the
-    designs.
+    Tensors may have leading axes, such as the members of a population, each with systems of its
+    own.
     """
-    given = designs[0].dtype
-    inside = precision or given
-    forms = [choose_form(*A.shape) if form == "auto" else form for A in designs]
-    solved: dict[int, tuple[Tensor, Tensor]] = {}
-    duals: dict[int, Tensor] = {}
-    for name in dict.fromkeys(forms):
-        layers = [i for i, chosen in enumerate(forms) if chosen == name]
-        error, *found = _RidgeSolve.apply(
-            name,
-            _chosen(ridges, layers).to(inside),
-            *(designs[i].to(inside) for i in layers),
-            *(targets[i].to(inside) for i in layers),
-        )
-        weights, behind = found[: len(layers)], found[len(layers) :]
-        solved.update(zip(layers, zip(weights, error.unbind(), strict=True), strict=True))
-        duals.update(zip(layers, behind, strict=False))
-    in_order = [solved[i] for i in range(len(designs))]
-    same_form = len(set(forms)) == 1
-    return Solution(
-        tuple(W.to(given) for W, _ in in_order),
-        error if same_form else torch.stack([one for _, one in in_order]),
-        tuple((A.detach(), duals[i]) if i in duals else None for i, A in enumerate(designs)),
-    )
-
-
-def _chosen(ridges: Float[Tensor, " layers"], layers: Sequence[int]) -> Float[Tensor, " _"]:
-    """The ridges of some layers; indexing with a list would make a GPU wait for the host."""
-    return ridges if len(layers) == len(ridges) else torch.stack([ridges[i] for i in layers])
+    error, *weights = _RidgeSolve.apply(form, precision, ridges, *designs, *targets)
+    return Solution(tuple(weights), error)
 
 
 def ridge_solve(
@@ -100,32 +138,33 @@ def ridge_solve(
 
 
 class _RidgeSolve(torch.autograd.Function):
-    """(form, ridges, *designs, *targets) -> (error, *weights, *duals), one factorisation for all.
+    """(form, precision, ridges, *designs, *targets) -> (error, *weights).
 
     Only the weights have a derivative.
     """
 
     @staticmethod
-    def forward(ctx: Any, form: str, ridges: Tensor, *matrices: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, form: str, precision: torch.dtype | None, ridges: Tensor, *matrices: Tensor
+    ) -> tuple[Tensor, ...]:
         layers = len(matrices) // 2
-        ctx.factor = FORMS[form]([A.detach() for A in matrices[:layers]], ridges)
-        weights = ctx.factor.weights(matrices[layers:])
-        # Fresh views, so that the saved factor does not hold the outputs that hold the factor.
-        duals = [S.view_as(S) for S in ctx.factor.duals]
-        ctx.mark_non_differentiable(ctx.factor.error, *duals)
+        designs = [A.detach() for A in matrices[:layers]]
+        ctx.solve = LayerSolve(designs, matrices[layers:], ridges, form=form, precision=precision)
+        ctx.mark_non_differentiable(ctx.solve.error)
         ctx.set_materialize_grads(False)
-        ctx.shapes = [W.shape for W in weights]
-        return ctx.factor.error, *(W.view_as(W) for W in weights), *duals
+        ctx.ridge_type = ridges.dtype
+        # Fresh views, so that the saved factor does not hold the outputs that hold the factor.
+        return ctx.solve.error, *(W.view_as(W) for W in ctx.solve.weights)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, _: None, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        with_ridge = ctx.needs_input_grad[1]
+        with_ridge = ctx.needs_input_grad[2]
         given = [
-            ctx.factor.error.new_zeros(shape) if dW is None else dW
-            for shape, dW in zip(ctx.shapes, gradients, strict=False)
+            torch.zeros_like(W) if dW is None else dW
+            for W, dW in zip(ctx.solve.weights, gradients, strict=True)
         ]
-        pulled = ctx.factor.pullbacks(given, with_ridge=with_ridge)
+        pulled = ctx.solve.pullbacks(given, with_ridge=with_ridge)
         d_designs, d_targets, d_ridges = zip(*pulled, strict=True)
-        d_ridge = torch.stack(d_ridges) if with_ridge else None
-        return None, d_ridge, *d_designs, *d_targets
+        d_ridge = torch.stack(d_ridges, dim=-1).to(ctx.ridge_type) if with_ridge else None
+        return None, None, d_ridge, *d_designs, *d_targets

@@ -11,8 +11,8 @@ from protopinv.solve.cholesky import factorise
 
 
 def spread(
-    A: Float[Tensor, "p d"], ridge: Float[Tensor, ""], *, form: str = "auto"
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    A: Float[Tensor, "*members p d"], ridge: Float[Tensor, "*members"], *, form: str = "auto"
+) -> tuple[Float[Tensor, "*members"], Float[Tensor, "*members"]]:
     """log(mean / geometric mean) of the eigenvalues of AA' + ridge I (A'A for p > d), and a status.
 
     Zero if and only if all are equal, that is for a condition number of one. Unlike the condition
@@ -29,28 +29,31 @@ class _Spread(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, A: Tensor, ridge: Tensor, form: str) -> tuple[Tensor, Tensor]:
-        ctx.wide = A.shape[0] <= A.shape[1]
-        K = A @ A.T if ctx.wide else A.T @ A
-        K.diagonal().add_(ridge)
+        ctx.wide = A.shape[-2] <= A.shape[-1]
+        K = A @ A.mT if ctx.wide else A.mT @ A
+        diagonal = K.diagonal(dim1=-2, dim2=-1)
+        diagonal.add_(ridge[..., None])
         found = _by_singular_values(A, ridge) if form == "svd" else factorise(K)
         inverse, log_determinant, error = found
-        ctx.save_for_backward(A, inverse, K.diagonal().sum())
+        ctx.save_for_backward(A, inverse, diagonal.sum(-1))
         ctx.mark_non_differentiable(error)
-        return K.diagonal().mean().log() - log_determinant / len(K), error
+        return diagonal.mean(-1).log() - log_determinant / K.shape[-1], error
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None]:
         A, inverse, trace = ctx.saved_tensors
-        dK = inverse * (-gradient / len(inverse))
-        dK.diagonal().add_(gradient / trace)
+        dK = inverse * (-gradient / inverse.shape[-1])[..., None, None]
+        diagonal = dK.diagonal(dim1=-2, dim2=-1)
+        diagonal.add_((gradient / trace)[..., None])
         dA = 2 * (dK @ A if ctx.wide else A @ dK)
-        return dA, dK.diagonal().sum(), None
+        return dA, diagonal.sum(-1), None
 
 
 def _by_singular_values(A: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """What ``factorise`` gives, without forming the product that loses half the digits."""
     U, s, Vh = torch.linalg.svd(A, full_matrices=False)
-    vectors = U if A.shape[0] <= A.shape[1] else Vh.T
-    values = s.square() + ridge
-    return (vectors / values) @ vectors.T, values.log().sum(), torch.zeros_like(ridge)
+    vectors = U if A.shape[-2] <= A.shape[-1] else Vh.mT
+    values = s.square() + ridge[..., None]
+    inverse = (vectors / values[..., None, :]) @ vectors.mT
+    return inverse, values.log().sum(-1), torch.zeros_like(ridge)

@@ -1,10 +1,10 @@
 """What is done to rows while training: mixed with one another, blurred by noise."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from protopinv.train.config import TrainConfig
+from protopinv.objective import Knob, Objective
 from protopinv.train.rows import Rows
 
 # On a CPU normal draws cost half an epoch, so noise comes from a pool of this many rows, of which
@@ -14,32 +14,43 @@ REUSE = 8
 
 
 class Augment:
-    """Mixup, then Gaussian noise, as the configuration asks; the rows given are left alone."""
+    """Mixup, then Gaussian noise; the rows given are left alone. False if there is nothing to do.
 
-    def __init__(self, config: TrainConfig, n_classes: int, generator: Generator) -> None:
-        self._mixup = config.mixup
-        self._noise = config.input_noise
-        self._n_classes = n_classes
+    All members of a population see the same draws, each at its own level of noise.
+    """
+
+    def __init__(
+        self, mixup: float, noise: Knob, objective: Objective, generator: Generator
+    ) -> None:
+        self._mixup = mixup
+        self._noise = noise
+        self._objective = objective
         self._generator = generator
         self._pool: _NoisePool | None = None
 
-    def __call__(self, rows: Rows) -> Rows:
-        """The rows to train on in their place; mixed labels are shares of classes."""
-        if self._mixup > 0:
-            rows = self._mixed(rows)
-        if self._noise > 0:
-            noise = self._normal(rows.X)
-            rows = Rows(torch.add(rows.X, noise, alpha=self._noise), rows.y)
-        return rows
+    def __bool__(self) -> bool:
+        return self._mixup > 0 or isinstance(self._noise, Tensor) or self._noise > 0
 
-    def _mixed(self, rows: Rows) -> Rows:
+    def __call__(self, rows: Rows) -> Rows:
+        """The rows to train on in their place; mixed targets are shares of both."""
+        X, y = rows.X, rows.y
+        if self._mixup > 0:
+            X, y = self._mixed(rows)
+        if isinstance(self._noise, Tensor):
+            X = X + self._noise.to(X)[:, None, None] * self._normal(X)
+        elif self._noise > 0:
+            X = torch.add(X, self._normal(X), alpha=self._noise)
+        return Rows(X, y, rows.weight, rows.held, rows.fold)
+
+    def _mixed(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """(1 - s) x + s x' with a random other row of the same chunk, s uniform up to ``mixup``."""
         X, n, generator = rows.X, len(rows), self._generator
-        partner = torch.randint(n, (n,), generator=generator, device=X.device)
-        share = torch.rand(n, 1, generator=generator, dtype=X.dtype, device=X.device)
-        share = share * self._mixup
-        labels = torch.eye(self._n_classes, dtype=X.dtype, device=X.device)[rows.y]
-        return Rows(X.lerp(X[partner], share), labels.lerp(labels[partner], share))
+        draws = torch.rand(n, generator=generator, dtype=torch.float32, device=X.device)
+        partner = _partners(rows, draws)
+        share = torch.rand(n, 1, generator=generator, dtype=torch.float32, device=X.device)
+        share = (share * self._mixup).to(X.dtype)
+        mixed = self._objective.mixed(rows.y, rows.y[partner], share)
+        return X.lerp(X[partner], share), mixed
 
     def _normal(self, like: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         if like.is_cuda:
@@ -48,6 +59,23 @@ class Augment:
         if self._pool is None:
             self._pool = _NoisePool(like.shape[1], like.dtype, self._generator)
         return self._pool.draw(len(like))
+
+
+def _partners(rows: Rows, draws: Float[Tensor, " n"]) -> Int[Tensor, " n"]:
+    """For each row another of its fold, as likely as its weight says."""
+    n = len(rows)
+    if rows.weight is None and rows.fold is None:
+        return (draws * n).long().clamp_max(n - 1)
+    # What a row counts for those members that train on it: the most it counts for any.
+    mass = draws.new_ones(n) if rows.weight is None else rows.weight.amax(0).to(draws)
+    fold = torch.zeros_like(draws, dtype=torch.long) if rows.fold is None else rows.fold
+    order = fold.argsort(stable=True)
+    upto = mass[order].double().cumsum(0)
+    last = torch.searchsorted(fold[order], fold, right=True) - 1
+    first = torch.searchsorted(fold[order], fold)
+    below = torch.where(first > 0, upto[(first - 1).clamp_min(0)], 0.0)
+    place = torch.searchsorted(upto, below + draws.double() * (upto[last] - below), right=True)
+    return order[torch.minimum(place, last)]
 
 
 class _NoisePool:

@@ -1,17 +1,18 @@
-"""The step that trains a bank: its weights are solved anew every time."""
+"""The step that trains banks: their weights are solved anew every time."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
 from protopinv.bank import Bank
-from protopinv.network import Architecture, designs_of, solve_weights
-from protopinv.solve import Solution, spread
+from protopinv.network import Architecture
+from protopinv.objective import Objective
+from protopinv.train.bank_pass import BankPass, Designs
 from protopinv.train.config import TrainConfig
 from protopinv.train.optimizer import Block
+from protopinv.train.population import as_knob, check_members, knob
 from protopinv.train.step import Step
 
 
@@ -20,76 +21,74 @@ def architecture_of(config: TrainConfig) -> Architecture:
     return Architecture(config.activation, config.temperature, config.normalize_inputs)
 
 
-class BankStep(Step):
-    """Bank pass, data pass, bank backward, update."""
+class BankStep(Step[BankPass]):
+    """Bank pass, data pass, bank backward, update, of all members of a population at once."""
 
     state: Bank
 
     def __init__(
-        self, bank: Bank, config: TrainConfig, *, generator: Generator, chunk: int | None = None
+        self,
+        bank: Bank,
+        configs: Sequence[TrainConfig],
+        objective: Objective,
+        *,
+        generator: Generator,
+        chunk: int | None = None,
     ) -> None:
-        inputs, hidden, outputs = config.lr_ratios
-        # ridges that are not learned need no derivative, and are recorded as they are
-        learned = bool(bank.learnable_ridge.any())
-        bank.raw_ridge.requires_grad_(learned)
-        self._ridge = None if learned else bank.ridge.detach()
+        check_members(configs)
         self.advice = "Scale the features (scaling='feature'), lower lr, or raise ridge."
-        blocks = (
-            Block([bank.inputs], config.input_decay, inputs),
-            Block(bank.hidden, config.hidden_decay, hidden),
-            Block([bank.outputs], config.output_decay, outputs),
+        self._architecture = architecture_of(configs[0])
+        self._designs = Designs()
+        # ridges that are not learned need no derivative, and are recorded as they are
+        self._learned = bool(bank.learnable_ridge.any())
+        self._ridge = None if self._learned else bank.ridge
+        device = bank.inputs.device
+        ratios = [as_knob(each, device) for each in zip(*(c.lr_ratios for c in configs), strict=True)]
+        decays = [knob(configs, f"{part}_decay", device) for part in ("input", "hidden", "output")]
+        blocks = [
+            Block([bank.inputs], decays[0], ratios[0]),
+            Block(bank.hidden, decays[1], ratios[1]),
+            Block([bank.outputs], decays[2], ratios[2]),
             Block([bank.raw_ridge]),
-        )
-        super().__init__(
-            bank,
-            blocks,
-            config,
-            width=bank.inputs.shape[1],
-            n_classes=bank.outputs.shape[1],
-            generator=generator,
-            chunk=chunk,
-        )
-
-    def weights(self, *, training: bool) -> Solution:
-        """Solved from the bank, with dropout on its hidden targets while training."""
-        if training:
-            bank = self._dropped_out() if self.config.hidden_dropout > 0 else self.state
-        else:
-            bank = self.state.with_trained(self.kept)
-        architecture = architecture_of(self.config)
-        return solve_weights(
-            bank,
-            architecture,
-            ridges=self._ridge,
-            form=self.form,
-            precision=self.precision,
-        )
-
-    def penalty(self) -> tuple[Float[Tensor, ""], Float[Tensor, " layers"]] | None:
-        """condition_penalty times the spread of every layer's system, summed, and their status."""
-        strength = self.config.condition_penalty
-        if strength == 0:
-            return None
-        designs = designs_of(self.state, architecture_of(self.config))
-        found = [
-            spread(A.to(self.precision), ridge.to(self.precision), form=self.form)
-            for A, ridge in zip(designs, self.state.ridge, strict=True)
         ]
-        values, errors = zip(*found, strict=True)
-        return strength * torch.stack(values).sum(), torch.stack(errors)
+        if bank.scale is not None:
+            blocks.append(Block([bank.scale], ratio=knob(configs, "scale_lr_ratio", device)))
+        width = bank.inputs.shape[-1]
+        super().__init__(
+            bank, blocks, configs, objective, width=width, generator=generator, chunk=chunk
+        )
+
+    def weights(self, *, training: bool) -> BankPass:
+        """Solved from the banks, with dropout on their hidden targets while training."""
+        kept = self._dropout() if training and self.config.hidden_dropout > 0 else ()
+        bank = self.state if training else self.state.with_trained(self.kept)
+        ridge = bank.ridge if self._ridge is None else self._ridge
+        return BankPass(
+            bank, self._architecture, self.manner, self._designs, ridge=ridge, kept=kept
+        )
+
+    def pullback(
+        self, solved: BankPass, gradients: list[Tensor]
+    ) -> tuple[
+        list[Tensor | None], tuple[Float[Tensor, " m"], Float[Tensor, "m layers"]] | None
+    ]:
+        """Through the solves, with condition_penalty times the spread of every system added."""
+        found, penalty = solved.pullback(
+            gradients,
+            with_ridge=self._learned,
+            condition_penalty=self.config.condition_penalty,
+        )
+        return found, None if penalty is None else (penalty.value, penalty.error)
 
     def numbers(self) -> Mapping[str, Tensor]:
         """The ridge of every layer."""
         return {"ridge": self.state.ridge if self._ridge is None else self._ridge}
 
-    def _dropped_out(self) -> Bank:
-        """The bank with dropout on its hidden targets."""
+    def _dropout(self) -> list[Float[Tensor, "p _"]]:
+        """Factors of the hidden targets, zero for those left out, the same for all members."""
         rate = self.config.hidden_dropout
-        kept = (
-            torch.rand(H.shape, generator=self.generator, dtype=H.dtype, device=H.device) >= rate
+        return [
+            (torch.rand(H.shape[1:], generator=self.generator, device=H.device) >= rate).to(H.dtype)
+            / (1 - rate)
             for H in self.state.hidden
-        )
-        hidden = tuple(
-            H * keep / (1 - rate) for H, keep in zip(self.state.hidden, kept, strict=True)
-        )
-        return replace(self.state, hidden=hidden)
+        ]

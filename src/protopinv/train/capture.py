@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from protopinv.train.bank_pass import Manner
 from protopinv.train.rows import Rows
 from protopinv.train.step import Step, StepReport
 
@@ -26,7 +27,7 @@ class CapturedStep:
     that cannot be captured (the SVD reads its status on the host) stays eager.
     """
 
-    def __init__(self, step: Step, rows: Rows) -> None:
+    def __init__(self, step: Step[Any], rows: Rows) -> None:
         self._step = step
         self._rows = rows
         self._side = _Side()
@@ -39,12 +40,12 @@ class CapturedStep:
         copy = batch is not self._rows
         return self._replay(("update", len(batch)), batch, self._step.update, copy=copy)(batch)
 
-    def evaluate(self, rows: Rows) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-        """Mean score and mean loss over the rows."""
+    def evaluate(self, rows: Rows) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
+        """Mean score and mean loss of every member over the rows."""
         return self._replay(("evaluate", id(rows)), rows, self._step.evaluate, copy=False)(rows)
 
-    def _solve(self) -> tuple[str, torch.dtype, int]:
-        return self._step.form, self._step.precision, self._step.optimizer.restarts
+    def _solve(self) -> tuple[Manner, int]:
+        return self._step.manner, self._step.optimizer.restarts
 
     def _replay(
         self, key: Any, rows: Rows, work: Callable[[Rows], Result], *, copy: bool
@@ -53,9 +54,9 @@ class CapturedStep:
             self._current = self._solve()
             self._replays.clear()
         if key not in self._replays:
-            possible = self._step.form != "svd"
+            possible = self._step.manner.form != "svd"
             generator = self._step.generator
-            buffer = Rows(rows.X.clone(), rows.y.clone()) if copy else rows
+            buffer = rows.cloned() if copy else rows
             self._replays[key] = _Replay(work, buffer, generator, self._side, possible=possible)
         return self._replays[key]
 
@@ -95,8 +96,8 @@ class _Replay(Generic[Result]):
         if not self._possible:
             return self._work(rows)
         if rows is not self._buffer:
-            self._buffer.X.copy_(rows.X)
-            self._buffer.y.copy_(rows.y)
+            for mine, given in zip(self._buffer.tensors(), rows.tensors(), strict=True):
+                mine.copy_(given)
         if self._captured is None and self._eager_calls < WARM_UP:
             self._eager_calls += 1
             return self._on_side_stream()
@@ -132,5 +133,5 @@ class _Captured(Generic[Result]):
 def _cloned(result: Any) -> Any:
     """The next replay overwrites what the graph returned."""
     if isinstance(result, StepReport):
-        return StepReport(result.loss.clone())
+        return result.cloned()
     return tuple(tensor.clone() for tensor in result)

@@ -22,6 +22,7 @@ Schedule = Literal["cosine", "constant"]
 Solver = Literal["auto", "dual", "primal", "svd"]
 Dtype = Literal["float32", "float64"]
 RowDtype = Literal["same", "bfloat16"]
+RegressionLoss = Literal["squared", "huber"]
 
 # Numbers beyond these lose their meaning in float32, where products of a few of them are formed.
 LARGEST = 1e30
@@ -50,6 +51,13 @@ class TrainConfig:
     input_init: InputInit = _option("stratified", "Prototype inputs start as rows or as noise.")
     output_init: OutputInit = _option("balanced", "Prototype outputs start one-hot or as noise.")
     hidden_scale: float = _option(1.0, "Standard deviation of the initial hidden targets.")
+    learn_scale: bool = _option(False, "Train a factor for every projected feature.")
+    scale_lr_ratio: float = _option(1.0, "Ratio of its learning rate to lr.")
+    n_members: int = _option(
+        1,
+        "Banks whose mean output is predicted; auto: with folds their banks and that of all rows.",
+        auto=True,
+    )
     stem: StemKind = _option("none", "Filters of a convolutional stem, for images.")
     stem_filters: Sequence[int] | int = _option(32, "Filters of the stem: one number a stage.")
     stem_patch: int = _option(6, "Pixels on a side that a filter of the first stage sees.")
@@ -89,6 +97,7 @@ class TrainConfig:
     input_noise: float = _option(0.0, "Gaussian noise on projected rows while training.")
     mixup: float = _option(0.0, "Largest share of another row mixed into a row while training.")
     label_smoothing: float = _option(0.0, "Share of the target spread over all classes.")
+    loss: RegressionLoss = _option("squared", "Loss of numbers; huber: large errors count less.")
     averaging: float = _option(0.0, "Decay of the average over steps that is kept; 0: none.")
     normalize_inputs: bool = _option(False, "Scale every prototype input to unit mean square.")
     validation_fraction: float | Literal["auto"] = _option(
@@ -101,7 +110,9 @@ class TrainConfig:
     )
     n_iter_no_change: int = _option(25, "Epochs without improvement before stopping early.")
     solver: Solver = _option("auto", "Form of the solves; auto: the smaller Cholesky system.")
-    dtype: Dtype = _option("float32", "Precision of training; models are kept in float64.")
+    dtype: Dtype = _option(
+        "float32", "Precision of training; models are kept in float64.", auto=True
+    )
     row_dtype: RowDtype = _option(
         "same",
         "Precision of rows and of products with them; auto: bfloat16 for many wide rows on a GPU.",
@@ -113,7 +124,14 @@ class TrainConfig:
             object.__setattr__(self, name, _plain(getattr(self, name)))
         for name in _CHOICES:
             self._check_choice(name)
-        for name in ("n_prototypes", "max_epochs", "n_iter_no_change", "stem_patch", "stem_pool"):
+        for name in (
+            "n_prototypes",
+            "n_members",
+            "max_epochs",
+            "n_iter_no_change",
+            "stem_patch",
+            "stem_pool",
+        ):
             self._check_number(name, Integral, lambda v: v >= 1, "a whole number, 1 or more")
         for name in ("batch_size", "n_components"):
             if getattr(self, name) is not None:
@@ -135,11 +153,12 @@ class TrainConfig:
             "input_noise",
             "copy_shift",
             "copy_bend",
+            "scale_lr_ratio",
         ):
             self._check_number(name, Real, lambda v: v >= 0, "a number, 0 or more")
         for name in ("hidden_dropout", "label_smoothing", "mixup", "averaging"):
             self._check_number(name, Real, lambda v: 0 <= v < 1, "a number from 0 to below 1")
-        for name in ("normalize_inputs", "copy_mirror"):
+        for name in ("normalize_inputs", "copy_mirror", "learn_scale"):
             self._check(name, lambda v: isinstance(v, bool), "True or False")
         self._check(
             "early_stopping",
@@ -237,6 +256,12 @@ class TrainConfig:
                 "Early stopping needs rows to validate on. Got early_stopping=True with "
                 "validation_fraction=0. Set validation_fraction to 0.1, or leave it 'auto'."
             )
+        if self.early_stopping == "cross" and self.held_out > 0:
+            raise ConfigError(
+                "Epochs are chosen in folds or on a hold-out, not both. Got early_stopping='cross' "
+                f"with validation_fraction={self.validation_fraction}. Set early_stopping=True, or "
+                "leave validation_fraction 'auto'."
+            )
 
     def _check_choice(self, name: str) -> None:
         choices = get_args(_CHOICES[name])
@@ -272,6 +297,7 @@ _CHOICES = {
     "solver": Solver,
     "dtype": Dtype,
     "row_dtype": RowDtype,
+    "loss": RegressionLoss,
 }
 
 FIELDS = tuple(item.name for item in fields(TrainConfig))

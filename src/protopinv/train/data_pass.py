@@ -2,6 +2,9 @@
 
 The derivative of a feed-forward network is short, and writing it out saves what autograd would
 allocate for every chunk: activations stay in buffers, and products add up in the gradient itself.
+
+Several members of a population share one pass. Behind every layer their units lie side by side, so
+that what is done to each unit by itself does not know of members at all.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,56 +18,13 @@ from torch import Tensor
 
 from protopinv.kernels import usable
 from protopinv.kernels.streams import side_by_side
-from protopinv.network import propagate
-from protopinv.train.losses import CrossEntropy
-from protopinv.train.products import Layer, as_layer, product, put_product, put_sum
+from protopinv.objective import Objective
+from protopinv.train.activations import IN_PLACE
+from protopinv.train.products import Layer, as_layers, put_sum
 from protopinv.train.rows import Rows
 
-_aten = torch.ops.aten
 # More than these do not fit the kernel for the last layer.
 MOST_CLASSES = 127
-
-
-@dataclass(frozen=True)
-class InPlace:
-    """An activation into a buffer, and the gradient behind it turned into the one before it.
-
-    ``backward`` is given that gradient, which it overwrites, and either what the activation was
-    given or, for ``from_output``, what it answered; then the buffer may be the input itself.
-    """
-
-    forward: Callable[[Tensor, Tensor], Any]
-    backward: Callable[[Tensor, Tensor], Any]
-    from_output: bool
-
-
-IN_PLACE = {
-    "relu": InPlace(
-        lambda Z, out: torch.clamp_min(Z, 0, out=out),
-        lambda G, A: _aten.threshold_backward.grad_input(G, A, 0, grad_input=G),
-        from_output=True,
-    ),
-    "silu": InPlace(
-        lambda Z, out: _aten.silu.out(Z, out=out),
-        lambda G, Z: _aten.silu_backward.grad_input(G, Z, grad_input=G),
-        from_output=False,
-    ),
-    "gelu": InPlace(
-        lambda Z, out: _aten.gelu.out(Z, out=out),
-        lambda G, Z: _aten.gelu_backward.grad_input(G, Z, grad_input=G),
-        from_output=False,
-    ),
-    "tanh": InPlace(
-        lambda Z, out: torch.tanh(Z, out=out),
-        lambda G, A: _aten.tanh_backward.grad_input(G, A, grad_input=G),
-        from_output=True,
-    ),
-    "sigmoid": InPlace(
-        lambda Z, out: torch.sigmoid(Z, out=out),
-        lambda G, A: _aten.sigmoid_backward.grad_input(G, A, grad_input=G),
-        from_output=True,
-    ),
-}
 
 
 @dataclass
@@ -81,114 +41,193 @@ class Buffers:
         return self.kept[key]
 
 
+@dataclass(frozen=True)
+class Passed:
+    """Mean loss of every member over its rows, and its exact gradient in every W.
+
+    Where members hold rows out, ``held_loss`` and ``held_score`` are their means over those.
+    """
+
+    loss: Float[Tensor, " m"]
+    gradients: list[Tensor]
+    held_loss: Float[Tensor, " m"] | None = None
+    held_score: Float[Tensor, " m"] | None = None
+
+
 @torch.no_grad()
 def data_pass(
     rows: Rows,
-    weights: Sequence[Float[Tensor, "_ _"]],
+    weights: Sequence[Float[Tensor, "m _ _"]],
     activation: str,
-    loss: CrossEntropy,
+    objective: Objective,
     *,
     chunk: int,
     factors: Sequence[tuple[Tensor, Tensor] | None] = (),
     augment: Callable[[Rows], Rows] | None = None,
     buffers: Buffers | None = None,
-) -> tuple[Float[Tensor, ""], list[Tensor]]:
-    """Mean loss over the rows and its exact gradient in every W, summed over chunks of rows.
+) -> Passed:
+    """Sums over chunks of rows, so that memory does not grow with their number.
 
     Products with rows are made in the number type of the rows, bfloat16 say; loss and gradients
     are those of the weights. With ``factors`` of weights rows go through these where it is cheaper.
     """
     buffers = Buffers() if buffers is None else buffers
     gradients = [torch.empty_like(W) for W in weights]
-    given = factors or [None] * len(weights)
-    layers = [as_layer(W, pair, rows.X) for W, pair in zip(weights, given, strict=True)]
-    through = partial(_chunk, layers, activation, loss, gradients, buffers, 1 / len(rows))
-    values = [
-        through(part if augment is None else augment(part), add=number > 0)
-        for number, part in enumerate(rows.chunks(chunk))
-    ]
-    return sum(values[1:], start=values[0]), gradients
+    sums: list[Tensor] | None = None
+    for part in rows.chunks(chunk):
+        seen = part if augment is None else augment(part)
+        layers = as_layers(weights, factors, seen.X)
+        through = _Chunk(seen, layers, activation, gradients, buffers, add=sums is not None)
+        values = through(objective, 1 / len(rows))
+        sums = values if sums is None else [a + b for a, b in zip(sums, values, strict=True)]
+    loss, *held = sums or [weights[0].new_zeros(len(weights[0]))]
+    return Passed(loss, gradients, *held)
 
 
-def _chunk(
-    layers: Sequence[Layer],
-    activation: str,
-    loss: CrossEntropy,
-    gradients: Sequence[Tensor],
-    buffers: Buffers,
-    scale: float,
-    rows: Rows,
-    *,
-    add: bool,
-) -> Tensor:
-    """``scale`` times the loss of a chunk; its gradients are put, or added to those there are."""
-    n, act, top = len(rows), IN_PLACE[activation], len(layers) - 1
-    by_kernel = _suits_kernel(rows, layers) and gradients[0].dtype == torch.float32
-    inputs: list[Tensor] = [rows.X]
-    before: list[Tensor] = []
-    for depth, layer in enumerate(layers[:-1]):
-        at_once = layer.rectified(inputs[-1]) if activation == "relu" else None
-        if at_once is not None:
-            before.append(at_once)
-            inputs.append(at_once)
-            continue
-        like = (depth, layer.W, n, layer.W.shape[1])
-        Z = layer(inputs[-1], partial(buffers.take, "before", *like))
-        before.append(Z)
-        if by_kernel and depth == top - 1:
-            break
-        A = Z if act.from_output else buffers.take("behind", *like)
-        act.forward(Z, A)
-        inputs.append(A)
+class _Chunk:
+    """One chunk of rows: forward, head, backward. Gradients are put, or added to those there."""
 
-    def descend(top: int, G: Tensor) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        layers: Sequence[Layer],
+        activation: str,
+        gradients: Sequence[Tensor],
+        buffers: Buffers,
+        *,
+        add: bool,
+    ) -> None:
+        self._rows = rows
+        self._layers = layers
+        self._activation = activation
+        self._act = IN_PLACE[activation]
+        self._gradients = gradients
+        self._buffers = buffers
+        self._add = add
+        # what each layer is given, and what each activation is
+        self._inputs: list[Tensor] = [rows.X]
+        self._before: list[Tensor] = []
+
+    def __call__(self, objective: Objective, scale: float) -> list[Tensor]:
+        """``scale`` times the loss, and where rows are held out the loss and score of these."""
+        by_kernel = self._suits_kernel(objective)
+        self._forward(last_activation=not by_kernel)
+        if by_kernel:
+            return self._head_by_kernel(objective, scale)
+        G, values = self._head(objective, scale)
+        put_sum(self._gradients[-1][:, 0], G, add=self._add)
+        self._backward(len(self._layers) - 1, G)
+        return values
+
+    def _forward(self, *, last_activation: bool) -> None:
+        """Through all layers but the last."""
+        n, top = len(self._rows), len(self._layers) - 1
+        for depth, layer in enumerate(self._layers[:-1]):
+            X = self._inputs[-1]
+            at_once = layer.rectified(X) if self._activation == "relu" else None
+            if at_once is not None:
+                self._before.append(at_once)
+                self._inputs.append(at_once)
+                continue
+            like = (depth, layer.like, n, layer.width)
+            Z = layer(X, partial(self._buffers.take, "before", *like))
+            self._before.append(Z)
+            if depth == top - 1 and not last_activation:
+                return
+            A = Z if self._act.from_output else self._buffers.take("behind", *like)
+            self._act.forward(Z, A)
+            self._inputs.append(A)
+
+    def _head(self, objective: Objective, scale: float) -> tuple[Tensor, list[Tensor]]:
+        """The gradient in the outputs, and the sums that go with it."""
+        rows, W = self._rows, self._gradients[-1]
+        outputs = self._layers[-1].outputs(self._inputs[-1])
+        lying = outputs.to(W.dtype)
+        judged = objective.judge(lying, rows.y)
+        G = judged.gradient
+        if rows.weight is None:
+            loss = judged.losses.sum(1).mul_(scale)
+            G.mul_(scale)
+        else:
+            share = rows.weight * scale
+            loss = (judged.losses * share).sum(1)
+            G.mul_(share[:, None])
+        values = [loss]
+        if rows.held is not None:
+            values.append((judged.plain * rows.held).sum(1))
+            values.append((objective.scores(lying, rows.y) * rows.held).sum(1))
+        return G.view(-1, len(rows)).T.to(outputs.dtype), values
+
+    def _backward(self, top: int, G: Tensor) -> None:
         """From the gradient behind layer ``top`` down to the first."""
+        n = len(self._rows)
         for depth in range(top, -1, -1):
-            put_product(gradients[depth][1:], inputs[depth].T, G, add=add)
+            layer, total = self._layers[depth], self._gradients[depth]
+            layer.put_gradient(total[:, 1:], self._inputs[depth], G, add=self._add)
             if depth > 0:
-                W = layers[depth].W
-                room = partial(buffers.take, "back", depth, W, n, W.shape[0] - 1)
-                G = product(G, W[1:].T, room=room)
-                act.backward(G, before[depth - 1])
-                put_sum(gradients[depth - 1][0], G, add=add)
+                below = self._layers[depth - 1]
+                room = partial(self._buffers.take, "back", depth, below.like, n, below.width)
+                G = layer.back(G, room)
+                self._act.backward(G, self._before[depth - 1])
+                put_sum(self._gradients[depth - 1][:, 0], G, add=self._add)
 
-    if by_kernel:
+    def _head_by_kernel(self, objective: Any, scale: float) -> list[Tensor]:
+        """Head and last layer in one kernel, beside the way back through the others."""
         from protopinv.kernels.head import last_layer
 
-        smoothing = loss.label_smoothing
-        Z, W = before[-1], layers[-1].W
-        last = last_layer(Z, W, rows.y, activation, smoothing=smoothing, scale=scale)
-        finish = partial(last.finish, gradients[top], gradients[top - 1][0], add=add)
-        value: Tensor
-        value, _ = side_by_side([finish, partial(descend, top - 1, Z)], Z.device)
-        return value
-    outputs = layers[-1](inputs[-1])
-    value, G = loss.total_and_gradient(outputs.to(gradients[0].dtype), rows.y, scale)
-    G = G.to(outputs.dtype)
-    put_sum(gradients[top][0], G, add=add)
-    descend(top, G)
-    return value
+        top, Z = len(self._layers) - 1, self._before[-1]
+        last = last_layer(
+            Z,
+            self._layers[-1].like,
+            self._rows.y,
+            self._rows.weight,
+            self._activation,
+            smoothing=objective.label_smoothing,
+            scale=scale,
+        )
+        dW, dz = self._gradients[top], self._gradients[top - 1][:, 0]
+        finish = partial(last.finish, dW, dz, add=self._add)
+        loss, _ = side_by_side([finish, partial(self._backward, top - 1, Z)], Z.device)
+        return [loss]
 
-
-def _suits_kernel(rows: Rows, layers: Sequence[Layer]) -> bool:
-    """Rows in bfloat16 on a GPU, with labels, of not too many classes, and a hidden layer."""
-    plain = rows.X.dtype != torch.bfloat16 or rows.y.ndim != 1 or not usable(rows.X)
-    return not plain and len(layers) > 1 and layers[-1].W.shape[1] <= MOST_CLASSES
+    def _suits_kernel(self, objective: Objective) -> bool:
+        """Rows in bfloat16 on a GPU, with labels of not too many classes, and a hidden layer."""
+        rows, gradients = self._rows, self._gradients
+        return (
+            objective.kernel == "softmax"
+            and rows.X.dtype == torch.bfloat16
+            and rows.y.ndim == 1
+            and rows.held is None
+            and usable(rows.X)
+            and len(self._layers) > 1
+            and gradients[0].dtype == torch.float32
+            and gradients[-1].shape[-1] <= MOST_CLASSES
+        )
 
 
 @torch.no_grad()
 def evaluate(
     rows: Rows,
-    weights: Sequence[Float[Tensor, "_ _"]],
+    weights: Sequence[Float[Tensor, "m _ _"]],
     activation: str,
-    loss: CrossEntropy,
+    objective: Objective,
     *,
     chunk: int,
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Mean score and mean loss over the rows."""
-    sums = torch.zeros(2, dtype=weights[0].dtype, device=weights[0].device)
+) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
+    """Mean score and mean loss of every member over the rows, by their weights."""
+    m, act = len(weights[0]), IN_PLACE[activation]
+    sums = weights[0].new_zeros(2, m)
+    layers = as_layers(weights, (), rows.X[..., :0, :].to(weights[0].dtype))
     for part in rows.chunks(chunk):
-        outputs = propagate(part.X.to(weights[0].dtype), weights, activation)
-        sums += torch.stack([loss.score(outputs, part.y).to(sums), loss.total(outputs, part.y)])
-    score, mean_loss = (sums / len(rows)).unbind()
-    return score, mean_loss
+        Z = part.X.to(weights[0].dtype)
+        for layer in layers[:-1]:
+            Z = layer(Z)
+            act.forward(Z, Z)
+        lying = layers[-1].outputs(Z)
+        scores = objective.scores(lying, part.y)
+        losses = objective.judge(lying, part.y).plain
+        if part.weight is not None:
+            scores, losses = scores * part.weight, losses * part.weight
+        sums += torch.stack([scores.sum(1), losses.sum(1)])
+    score, loss = (sums / len(rows)).unbind()
+    return score, loss

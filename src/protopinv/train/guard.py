@@ -1,97 +1,118 @@
 """Reads the device now and then, and decides what to try when steps fail.
 
-A failed step changes nothing (the optimizer skips it on the device). The guard counts such steps,
-falls back to a slower and safer solve, or lowers the learning rate from the best bank so far, and
-raises when nothing is left to try.
+A failed step of a member changes nothing (the optimizer skips it on the device). The guard counts
+such steps, falls back to a slower and safer solve, or lowers the learning rate of that member from
+its best bank so far. A member for which nothing is left to try is given up; when none is left, the
+guard raises.
 """
+
+from typing import Any
 
 import torch
 
 from protopinv.errors import TrainingError
+from protopinv.train.bank_pass import Manner
 from protopinv.train.step import Step
-from protopinv.train.stopping import Best, put_back
+from protopinv.train.stopping import Best
 
 MOST_RATE_CUTS = 6
 RATE_CUT = 0.3
 
 
 class Guard:
-    """``watch`` counts steps, ``review`` reads their failures when that is due."""
+    """``watch`` counts steps, ``review`` reads their failures when that is due.
 
-    def __init__(self, step: Step, best: Best) -> None:
+    ``rate_cuts`` and ``given_up`` have one entry a member.
+    """
+
+    def __init__(self, step: Step[Any], best: Best) -> None:
         self._step = step
         self._best = best
-        self._ladder = _fallbacks(step.form, step.precision)
-        self._judged = [0, 0]
-        self.rate_cuts = 0
+        self._ladder = _fallbacks(step.manner)
+        self._judged = [[0, 0] for _ in range(step.n_members)]
+        self.rate_cuts = [0] * step.n_members
+        self.given_up = [False] * step.n_members
         self._every = 16 if step.trained[0].is_cuda else 1
         self.steps = 0
         self.events: list[str] = []
 
     @property
-    def skipped_steps(self) -> int:
-        """Steps that were not taken, as of the last review."""
-        return sum(self._judged)
+    def skipped_steps(self) -> list[int]:
+        """Steps that were not taken, of each member, as of the last review."""
+        return [sum(counts) for counts in self._judged]
 
     def watch(self) -> None:
         """Count a step."""
         self.steps += 1
 
-    def due(self, ahead: int = 0) -> bool:
+    def due(self, ahead: int = 0, every: int | None = None) -> bool:
         """Whether the host should read, now or some steps ahead: always at first, later rarely."""
         steps = self.steps + ahead
-        return steps < 4 or steps % self._every == 0
+        return steps < 4 or steps % (every or self._every) == 0
 
-    def count(self) -> tuple[int, int]:
-        """Read the counters: failed solves and failed data passes since the last count."""
+    def count(self) -> list[tuple[int, int]]:
+        """Read the counters: failed solves and failed data passes of each since the last count."""
         seen = self._step.failures.tolist()
-        solves, data = (new - old for new, old in zip(seen, self._judged, strict=True))
+        new = [
+            (now[0] - before[0], now[1] - before[1])
+            for now, before in zip(seen, self._judged, strict=True)
+        ]
         self._judged = seen
-        return solves, data
+        return new
 
     def review(self) -> None:
         """After new failures change something, or raise TrainingError when nothing is left."""
-        failed_solves, failed_data = self.count()
-        if failed_solves and self._ladder:
+        counted = self.count()
+        failed = [
+            (member, solves)
+            for member, (solves, data) in enumerate(counted)
+            if (solves or data) and not self.given_up[member]
+        ]
+        if any(solves for _, solves in failed) and self._ladder:
             self._fall_back()
-        elif failed_solves:
-            self._cut_rate(
-                "The prototype matrices must be solvable. They stayed too ill-conditioned in "
-                f"every form, up to {_name(self._step.form, self._step.precision)}",
-                "Raise ridge, lower lr, or set scaling='feature'.",
-            )
-        elif failed_data:
-            self._cut_rate(
-                "The loss must stay finite. It was not",
-                self._step.advice,
-            )
+            return
+        for member, solves in failed:
+            if solves:
+                self._cut_rate(
+                    member,
+                    "The prototype matrices must be solvable. They stayed too ill-conditioned in "
+                    f"every form, up to {_name(self._step.manner)}",
+                    "Raise ridge, lower lr, or set scaling='feature'.",
+                )
+            else:
+                self._cut_rate(
+                    member, "The loss must stay finite. It was not", self._step.advice
+                )
 
     def _fall_back(self) -> None:
-        self._step.form, self._step.precision = self._ladder.pop(0)
-        name = _name(self._step.form, self._step.precision)
+        self._step.solve_by(self._ladder.pop(0))
+        name = _name(self._step.manner)
         self.events.append(f"step {self.steps}: ill-conditioned solve, went on with {name}")
 
-    def _cut_rate(self, complaint: str, advice: str) -> None:
-        none_worked = self.skipped_steps == self.steps
-        if none_worked or self.rate_cuts == MOST_RATE_CUTS:
-            cuts = f"after {self.rate_cuts} cuts of the learning rate"
-            raise TrainingError(f"{complaint}, at step {self.steps}, {cuts}. {advice}")
-        self.rate_cuts += 1
-        peak = self._step.optimizer.peak * RATE_CUT
-        put_back(self._step.trained, self._best.tensors)
-        put_back(self._step.kept, self._best.tensors)
-        self._step.optimizer.restart(peak)
-        self.events.append(
-            f"step {self.steps}: step failed, back to the best bank with lr {peak:.3g}"
-        )
+    def _cut_rate(self, member: int, complaint: str, advice: str) -> None:
+        none_worked = self.skipped_steps[member] == self.steps
+        if none_worked or self.rate_cuts[member] == MOST_RATE_CUTS:
+            self.given_up[member] = True
+            cuts = f"after {self.rate_cuts[member]} cuts of the learning rate"
+            if all(self.given_up):
+                raise TrainingError(f"{complaint}, at step {self.steps}, {cuts}. {advice}")
+            self.events.append(f"step {self.steps}: gave up member {member} {cuts}")
+            return
+        self.rate_cuts[member] += 1
+        peak = self._step.optimizer.peak[member] * RATE_CUT
+        self._step.go_back(self._best.tensors, member)
+        self._step.optimizer.restart(member, peak)
+        whose = "the best bank" if self._step.n_members == 1 else f"the best bank {member}"
+        self.events.append(f"step {self.steps}: step failed, back to {whose} with lr {peak:.3g}")
 
 
-def _fallbacks(form: str, precision: torch.dtype) -> list[tuple[str, torch.dtype]]:
-    """What to try after (form, precision), in this order."""
-    ladder = dict.fromkeys([(form, precision), (form, torch.float64), ("svd", torch.float64)])
+def _fallbacks(manner: Manner) -> list[Manner]:
+    """What to try after this manner, in this order."""
+    exact = torch.float64
+    ladder = dict.fromkeys([manner, Manner(manner.form, exact), Manner("svd", exact)])
     return list(ladder)[1:]
 
 
-def _name(form: str, precision: torch.dtype) -> str:
-    method = "SVD" if form == "svd" else "Cholesky"
-    return f"{method} in {str(precision).removeprefix('torch.')}"
+def _name(manner: Manner) -> str:
+    method = "SVD" if manner.form == "svd" else "Cholesky"
+    return f"{method} in {str(manner.precision).removeprefix('torch.')}"

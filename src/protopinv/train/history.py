@@ -1,14 +1,18 @@
 """What happened during training, epoch by epoch."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from protopinv.errors import GuardWarning, InterruptedWarning
+
+# One number an epoch each.
+COLUMNS = ("loss", "lr", "validation_score", "validation_loss")
 
 Ending = Literal["finished", "stopped early", "interrupted"]
 
@@ -39,7 +43,7 @@ class History:
     @property
     def kept_score(self) -> float | None:
         """The validation score of the bank that was kept; None without validation."""
-        if self.kept_epoch is None or not self.validation_score:
+        if self.kept_epoch is None or self.kept_epoch >= len(self.validation_score):
             return None
         return self.validation_score[self.kept_epoch]
 
@@ -68,25 +72,43 @@ class History:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "History":
         """Back from JSON, where a loss that was not finite is null."""
-        columns = ("loss", "lr", "validation_score", "validation_loss")
         losses = {
             name: [math.nan if number is None else float(number) for number in values[name]]
-            for name in columns
+            for name in COLUMNS
         }
         return cls(**{**values, **losses})
+
+
+def mean_history(histories: Sequence[History]) -> History:
+    """What happened on average, to members of one population; epochs are those of the first."""
+    first, *others = histories
+    if not others:
+        return first
+    columns = {
+        name: np.mean([getattr(history, name) for history in histories], axis=0).tolist()
+        for name in COLUMNS
+    }
+    return replace(
+        first,
+        **columns,
+        ridge=np.mean([history.ridge for history in histories], axis=0).tolist(),
+        skipped_steps=sum(history.skipped_steps for history in histories),
+        steps=sum(history.steps for history in histories),
+        rate_cuts=sum(history.rate_cuts for history in histories),
+    )
 
 
 class Recorder:
     """Collects numbers that may still be on the device; ``columns`` reads them all at once."""
 
     def __init__(self) -> None:
-        self._epochs: list[Mapping[str, Tensor]] = []
+        self._epochs: dict[str, list[Tensor]] = {}
 
-    def add(self, numbers: Mapping[str, Tensor]) -> None:
-        """One more epoch; every epoch has the same names."""
-        self._epochs.append({name: number.detach() for name, number in numbers.items()})
+    def add(self, **numbers: Tensor) -> None:
+        """One more epoch of these numbers, one a member."""
+        for name, number in numbers.items():
+            self._epochs.setdefault(name, []).append(number.detach())
 
-    def columns(self) -> dict[str, Any]:
-        """For each name a list of Python numbers, one an epoch."""
-        names = self._epochs[0] if self._epochs else ()
-        return {name: torch.stack([row[name] for row in self._epochs]).tolist() for name in names}
+    def columns(self) -> dict[str, list[Any]]:
+        """For each name a list of Python numbers, by epoch, then by member."""
+        return {name: torch.stack(rows).tolist() for name, rows in self._epochs.items()}

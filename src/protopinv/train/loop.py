@@ -1,7 +1,7 @@
 """The only training loop."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -10,29 +10,33 @@ from torch import Tensor
 
 from protopinv.kernels import switched_on
 from protopinv.train.capture import CapturedStep
+from protopinv.train.cross import EpochChoice
 from protopinv.train.guard import Guard
 from protopinv.train.history import Ending, History, Recorder
 from protopinv.train.rows import Rows
 from protopinv.train.schedule import rate_factor
-from protopinv.train.step import Step
-from protopinv.train.stopping import Best, copied, put_back
+from protopinv.train.step import Step, StepReport
+from protopinv.train.stopping import Best, copied
+
+# Without validation the state is compared with the best so far only every so many steps.
+STEPS_BETWEEN_COPIES = 16
 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What an observer may look at; reading a number waits for the device.
+    """What an observer may look at, one number a member; reading one waits for the device.
 
     ``state`` is what is being trained, a Bank here; the next step changes it in place. ``n_epochs``
-    are to be run at most. ``fold`` is empty unless a fold is trained to choose their number.
+    are to be run at most. Where folds are judged by the pass that trains them, what is known of
+    held-out rows is that of the epoch before.
     """
 
     epoch: int
     n_epochs: int
-    loss: Float[Tensor, ""]
-    validation_score: Float[Tensor, ""] | None
-    validation_loss: Float[Tensor, ""] | None
+    loss: Float[Tensor, " m"]
+    validation_score: Float[Tensor, " m"] | None
+    validation_loss: Float[Tensor, " m"] | None
     state: Any
-    fold: str = ""
 
 
 # One that returns True ends the training there.
@@ -40,52 +44,67 @@ Observer = Callable[[EpochReport], bool | None]
 
 
 def train(
-    step: Step,
+    step: Step[Any],
     rows: Rows,
     *,
     clock: Callable[[], float],
     validation: Rows | None = None,
+    choice: EpochChoice | None = None,
     observer: Observer | None = None,
     epochs: int | None = None,
-) -> History:
-    """Train ``step.state`` in place, and tell what happened.
+) -> tuple[History, ...]:
+    """Train ``step.state`` in place, and tell what happened to each member.
 
     ``epochs`` ends the training before its schedule does.
 
-    With early stopping what is left is the best state on ``validation``, else the last one. After
-    Ctrl-C it is the best so far: on ``validation``, or without it by training loss.
+    With early stopping what is left is the best state on ``validation``; with a ``choice`` the one
+    it has made; else the last one. After Ctrl-C it is the best so far: on ``validation``, by the
+    choice, or without either by training loss.
     """
     started = clock()
     config = step.config
-    run = _Run(step, rows, validation, config.max_epochs if epochs is None else epochs)
+    run = _Run(step, rows, validation, choice, config.max_epochs if epochs is None else epochs)
     ending: Ending = "finished" if epochs is None else "stopped early"
     try:
         for epoch in range(run.n_epochs):
             report = run.epoch(epoch)
             told_to_stop = observer is not None and bool(observer(report))
-            if told_to_stop or (config.early_stopping is True and run.stalled(epoch)):
+            if told_to_stop or run.stalled(epoch):
                 ending = "stopped early"
                 break
+        run.finish()
     except KeyboardInterrupt:
         ending = "interrupted"
     run.guard.count()
-    keep_best = config.early_stopping is True or ending == "interrupted"
-    put_back(step.trained, run.best.tensors if keep_best else step.kept)
-    return run.history(ending, keep_best=keep_best, seconds=clock() - started)
+    kept = run.keep(interrupted=ending == "interrupted")
+    return run.histories(ending, kept, seconds=clock() - started)
 
 
 class _Run:
     """One training run: what an epoch does, and what is remembered of it."""
 
-    def __init__(self, step: Step, rows: Rows, validation: Rows | None, n_epochs: int) -> None:
+    def __init__(
+        self,
+        step: Step[Any],
+        rows: Rows,
+        validation: Rows | None,
+        choice: EpochChoice | None,
+        n_epochs: int,
+    ) -> None:
         self.step = step
         self.n_epochs = n_epochs
-        self.taken = CapturedStep(step, rows) if rows.X.is_cuda and switched_on() else step
-        self.rows = rows
         self.validation = validation
+        self.choice = choice
+        # Where the pass that trains shows nothing of held-out rows, they are looked at apart.
+        self._free = choice is not None and step.judges_for_free
+        self._held_rows = _only_held(rows)
+        self._folds = _shares_of_folds(rows)
+        self.rows = rows if self._free else replace(rows, held=None)
+        self.taken = CapturedStep(step, self.rows) if rows.X.is_cuda and switched_on() else step
         self.best = Best(step.trained)
         self.guard = Guard(step, self.best)
         self.recorder = Recorder()
+        self._rates: list[list[float]] = []
 
     def epoch(self, epoch: int) -> EpochReport:
         """One pass over the rows, then judge the state: on validation, or by its training loss.
@@ -93,64 +112,103 @@ class _Run:
         The loss of a full-batch epoch is that of the state before the update, so without
         validation it is the state at the start of the epoch that is judged.
         """
-        judged = self._judges()
-        at_start = copied(self.step.kept) if judged and self.validation is None else ()
-        loss, rate = self._pass_over_rows(epoch)
-        numbers = {
-            "loss": loss,
-            "lr": torch.tensor(rate, dtype=torch.float64),
-            **self.step.numbers(),
-        }
-        if self.validation is None:
-            self.recorder.add(numbers)
-            if judged:
-                self.best.offer(at_start, -loss, loss, epoch)
-            return EpochReport(epoch, self.n_epochs, loss, None, None, self.step.state)
-        score, validation_loss = self.taken.evaluate(self.validation)
-        numbers |= {"validation_score": score, "validation_loss": validation_loss}
-        self.recorder.add(numbers)
-        self.best.offer(self.step.kept, score, validation_loss, epoch)
-        state = self.step.state
-        return EpochReport(epoch, self.n_epochs, loss, score, validation_loss, state)
+        before = copied(self.step.kept) if self._judges() else ()
+        if self._free and epoch > 0:
+            self.choice.remember(self.step.kept)  # type: ignore[union-attr]
+        report, factor = self._pass_over_rows(epoch)
+        self.recorder.add(loss=report.loss, **self.step.numbers())
+        self._rates.append([peak * factor for peak in self.step.optimizer.peak])
+        seen: tuple[Tensor | None, Tensor | None] = (None, None)
+        if before:
+            self.best.offer(before, -report.loss, report.loss, epoch)
+        if self.validation is not None:
+            seen = self.taken.evaluate(self.validation)
+            self.recorder.add(validation_score=seen[0], validation_loss=seen[1])
+            self.best.offer(self.step.kept, *seen, epoch)
+        elif self._free and epoch > 0:
+            seen = self._choose(report.held_score, report.held_loss)
+        elif self.choice is not None and not self._free:
+            seen = self._look()
+        return EpochReport(epoch, self.n_epochs, report.loss, *seen, self.step.state)
+
+    def finish(self) -> None:
+        """Judge the last state by held-out rows, if that has not been done."""
+        if self.choice is None:
+            return
+        if self._free and self._rates:
+            self._look()
+        self.choice.finish()
+
+    def _look(self) -> tuple[Tensor, Tensor]:
+        """Judge the state as it stands by the rows that members hold out."""
+        self.choice.remember(self.step.kept)  # type: ignore[union-attr]
+        return self._choose(*self.taken.evaluate(self._held_rows))  # type: ignore[arg-type]
+
+    def _choose(self, score: Any, loss: Any) -> tuple[Tensor, Tensor]:
+        """Tell the choice, and record the mean over folds for all members."""
+        self.choice.judge(loss)  # type: ignore[union-attr]
+        means = [(number @ self._folds).expand(len(loss)) for number in (score, loss)]
+        self.recorder.add(validation_score=means[0], validation_loss=means[1])
+        return means[0], means[1]
 
     def _judges(self) -> bool:
-        """Whether the state is compared with the best so far.
-
-        On a GPU, where a full-batch epoch is over in no time, only when the guard reads anyway.
-        """
+        """Whether the state at the start of the epoch is compared with the best so far."""
+        if self.validation is not None:
+            return False
         many_steps = self.step.config.batch_size is not None
-        return self.validation is not None or many_steps or self.guard.due(ahead=1)
+        return many_steps or self.guard.due(ahead=1, every=STEPS_BETWEEN_COPIES)
 
     def stalled(self, epoch: int) -> bool:
         """Whether the best epoch is long past; on a GPU asked only when the guard reads anyway."""
+        if self.choice is not None:
+            return self.choice.stalled()
         config = self.step.config
+        if config.early_stopping is not True:
+            return False
         if config.batch_size is None and not self.guard.due():
             return False
-        best_epoch = self.best.epoch_on_host()
-        return epoch - (-1 if best_epoch is None else best_epoch) >= config.n_iter_no_change
+        latest = max(-1 if best is None else best for best in self.best.epochs_on_host())
+        return epoch - latest >= config.n_iter_no_change
 
-    def history(self, ending: Ending, *, keep_best: bool, seconds: float) -> History:
-        """All that was recorded, as plain numbers."""
-        columns = self.recorder.columns()
-        best_epoch = self.best.epoch_on_host()
-        last_epoch = len(columns["loss"]) - 1 if columns else None
-        return History(
-            **columns,
-            seconds=seconds,
-            ending=ending,
-            best_epoch=best_epoch,
-            kept_epoch=best_epoch if keep_best else last_epoch,
-            steps=self.guard.steps,
-            skipped_steps=self.guard.skipped_steps,
-            rate_cuts=self.guard.rate_cuts,
-            events=self.guard.events,
+    def keep(self, *, interrupted: bool) -> list[int | None]:
+        """Put back the state that training was for, and say of which epoch it is, by member."""
+        step = self.step
+        last = len(self._rates) - 1 if self._rates else None
+        if self.choice is not None and self.choice.length_on_host() > 0:
+            step.go_back(self.choice.tensors)
+            return [self.choice.length_on_host() - 1] * step.n_members
+        if step.config.early_stopping is True or interrupted:
+            step.go_back(self.best.tensors)
+            return self.best.epochs_on_host()
+        step.go_back(copied(step.kept))
+        return [last] * step.n_members
+
+    def histories(
+        self, ending: Ending, kept: Sequence[int | None], *, seconds: float
+    ) -> tuple[History, ...]:
+        """All that was recorded, as plain numbers, one history a member."""
+        columns = {**self.recorder.columns(), "lr": self._rates}
+        n = min(len(columns.get("loss", [])), len(self._rates))
+        best = self.best.epochs_on_host() if self.choice is None else kept
+        shared = {"seconds": seconds, "ending": ending, "events": self.guard.events}
+        return tuple(
+            History(
+                **{name: [row[member] for row in rows[:n]] for name, rows in columns.items()},
+                **shared,  # type: ignore[arg-type]
+                best_epoch=best[member],
+                kept_epoch=kept[member],
+                steps=self.guard.steps,
+                skipped_steps=self.guard.skipped_steps[member],
+                rate_cuts=self.guard.rate_cuts[member],
+            )
+            for member in range(self.step.n_members)
         )
 
-    def _pass_over_rows(self, epoch: int) -> tuple[Float[Tensor, ""], float]:
-        """The mean loss of the steps that were taken, and the last learning rate."""
+    def _pass_over_rows(self, epoch: int) -> tuple[StepReport, float]:
+        """The report of the steps with the mean loss of those taken, and the last rate's factor."""
         config = self.step.config
         per_epoch = 1 if config.batch_size is None else -(-len(self.rows) // config.batch_size)
-        losses = []
+        reports = []
         factor = 0.0
         for index, batch in enumerate(self.rows.batches(config.batch_size, self.step.generator)):
             factor = rate_factor(
@@ -159,10 +217,25 @@ class _Run:
                 warmup=config.warmup_epochs * per_epoch,
                 schedule=config.schedule,
             )
-            report = self.taken(batch, factor)
-            losses.append(report.loss)
+            reports.append(self.taken(batch, factor))
             self.guard.watch()
             if self.guard.due():
                 self.guard.review()
-        loss = losses[0] if len(losses) == 1 else torch.stack(losses).nanmean()
-        return loss, self.step.optimizer.peak * factor
+        if len(reports) == 1:
+            return reports[0], factor
+        loss = torch.stack([report.loss for report in reports]).nanmean(0)
+        return replace(reports[-1], loss=loss), factor
+
+
+def _only_held(rows: Rows) -> Rows:
+    """The rows, each counted as the members that hold it out count it."""
+    held = rows.held
+    return Rows(rows.X, rows.y, None if held is None else held * len(rows))
+
+
+def _shares_of_folds(rows: Rows) -> Tensor:
+    """What each member counts in a mean over those that hold rows out."""
+    if rows.held is None:
+        return rows.X.new_zeros(0)
+    holds = (rows.held.sum(1) > 0).to(rows.held)
+    return holds / holds.sum()

@@ -1,7 +1,11 @@
-"""Updates of what is trained, with a rate and a decoupled decay of its own for each block."""
+"""Updates of what is trained, with a rate and a decoupled decay of its own for each block.
+
+Every tensor has a leading axis of members, each of which may have a rate and a decay of its own,
+and is left alone when its step is to be skipped.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -10,6 +14,7 @@ from torch import Tensor
 
 from protopinv.kernels import usable
 from protopinv.kernels.streams import side_by_side
+from protopinv.objective import Knob
 
 # Of Adam, as in torch.
 BETAS = (0.9, 0.999)
@@ -21,27 +26,32 @@ UPDATE_SIZE = 0.2
 ROUNDS = 5
 QUINTIC = (3.4445, -4.7750, 2.0315)
 
+Gradients = Sequence[Tensor | None]
+
 
 @dataclass(frozen=True)
 class Block:
     """Tensors that share a decay and a ratio to the peak learning rate."""
 
     tensors: Sequence[Tensor]
-    decay: float = 0.0
-    ratio: float = 1.0
+    decay: Knob = 0.0
+    ratio: Knob = 1.0
 
 
 class Optimizer:
-    """AdamW over blocks. On a GPU the rate is a tensor, so that a graph can hold an update."""
+    """AdamW over blocks. On a GPU the rate is a tensor, so that a graph can hold an update.
 
-    def __init__(self, blocks: Sequence[Block], peak: float) -> None:
+    ``peak`` is the highest learning rate of every member.
+    """
+
+    def __init__(self, blocks: Sequence[Block], peak: Knob) -> None:
         self.blocks = blocks
-        self.peak = peak
+        self.tensors = [tensor for block in blocks for tensor in block.tensors]
+        first = self.tensors[0]
+        self.peak = _by_member(peak, len(first))
         self.restarts = 0
-        first = blocks[0].tensors[0]
         self._factor: Tensor | float = torch.ones((), device=first.device) if first.is_cuda else 1.0
-        given = [replace(block, tensors=self._for_adam(block)) for block in blocks]
-        self._adam = _Adam(given)
+        self._adam = _Adam([self._settings(block) for block in blocks], self.peak)
 
     def set_rate(self, factor: float) -> None:
         """Take the next steps at ``factor`` times the peak rate."""
@@ -51,31 +61,45 @@ class Optimizer:
             self._factor = factor
 
     @torch.no_grad()
-    def step(self, skip: Bool[Tensor, ""]) -> None:
-        """One update; none where ``skip`` is true, a decision that stays on the device."""
-        self._adam.step(skip, self.peak, self._factor)
+    def step(self, gradients: Gradients, skip: Bool[Tensor, " m"] | None) -> None:
+        """One update, a gradient for each tensor; none of the members to skip.
 
-    def gradients(self) -> list[Tensor]:
-        """After a backward pass."""
-        return [tensor.grad for tensor in self._tensors() if tensor.grad is not None]
+        ``None`` skips nobody. On a GPU the decision stays on the device.
+        """
+        self._adam.step(self._for_adam(gradients), skip, self._factor)
 
-    def clear_gradients(self) -> None:
-        """Before a backward pass."""
-        for tensor in self._tensors():
-            tensor.grad = None
-
-    def restart(self, peak: float) -> None:
-        """Forget all momenta and go on with another peak rate."""
-        self._adam.forget()
-        self.peak = peak
+    def restart(self, member: int, peak: float) -> None:
+        """Forget all momenta of a member, and go on with another peak rate."""
+        self.peak[member] = peak
+        self._adam.forget(member, self.peak)
         self.restarts += 1
 
-    def _for_adam(self, block: Block) -> Sequence[Tensor]:
-        """The tensors of a block that Adam updates."""
-        return block.tensors
+    def _settings(self, block: Block) -> "_Settings":
+        m = len(self.tensors[0])
+        tensors = [tensor for tensor in block.tensors if self._suits_adam(tensor)]
+        return _Settings(tensors, _by_member(block.decay, m), _by_member(block.ratio, m))
 
-    def _tensors(self) -> list[Tensor]:
-        return [tensor for block in self.blocks for tensor in block.tensors]
+    def _for_adam(self, gradients: Gradients) -> Gradients:
+        pairs = zip(self.tensors, gradients, strict=True)
+        return [gradient for tensor, gradient in pairs if self._suits_adam(tensor)]
+
+    def _suits_adam(self, tensor: Tensor) -> bool:  # noqa: ARG002
+        """Whether Adam updates this tensor."""
+        return True
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Tensors that share a decay and a ratio; both on the host, one a member."""
+
+    tensors: Sequence[Tensor]
+    decays: list[float]
+    ratios: list[float]
+
+
+def _by_member(knob: Knob, m: int) -> list[float]:
+    """One number a member, on the host."""
+    return knob.tolist() if isinstance(knob, Tensor) else [float(knob)] * m
 
 
 class _Adam:
@@ -84,75 +108,141 @@ class _Adam:
     ``torch.optim`` is not asked: it imports a compiler, which takes longer than many a fit.
     """
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
-        self._blocks = [block for block in blocks if block.tensors]
-        tensors = [tensor for block in blocks for tensor in block.tensors]
-        self._moments = {
-            tensor: (torch.zeros_like(tensor), torch.zeros_like(tensor)) for tensor in tensors
-        }
-        self._steps = torch.zeros((), device=tensors[0].device) if tensors else torch.zeros(())
+    def __init__(self, blocks: Sequence[_Settings], peak: Sequence[float]) -> None:
+        self._blocks = blocks
+        self._tensors = [tensor for block in blocks for tensor in block.tensors]
+        self._block_of = [i for i, block in enumerate(blocks) for _ in block.tensors]
+        self._moments = [(torch.zeros_like(t), torch.zeros_like(t)) for t in self._tensors]
+        self._peak = peak
+        device = self._tensors[0].device if self._tensors else torch.device("cpu")
+        self._steps = torch.zeros(len(peak), device=device)
+        self._nobody = torch.zeros(len(peak), dtype=torch.bool, device=device)
+        # As long as all members have taken the same steps at the same rate, one call serves all.
+        settings = [peak, *(b.decays for b in blocks), *(b.ratios for b in blocks)]
+        self._alike = all(len(set(numbers)) == 1 for numbers in settings)
+        self._groups = self._grouped()
+        self._place_rates()
 
-    def step(self, skip: Bool[Tensor, ""], peak: float, factor: Tensor | float) -> None:
-        """One update at ``factor`` times the peak rate; nothing changes where ``skip`` is true."""
-        if not self._blocks:
+    def _grouped(self) -> list[tuple[_Settings, list[int]]]:
+        """Places of tensors whose decays and ratios are the same: one call can update them."""
+        groups: dict[tuple[tuple[float, ...], ...], tuple[_Settings, list[int]]] = {}
+        for place, number in enumerate(self._block_of):
+            block = self._blocks[number]
+            key = (tuple(block.decays), tuple(block.ratios))
+            groups.setdefault(key, (block, []))[1].append(place)
+        return list(groups.values())
+
+    def _place_rates(self) -> None:
+        """Peak rates and decays on the device, for the kernel."""
+        if not self._steps.is_cuda:
             return
+        self._rates = [
+            torch.tensor(
+                [[p * r for p, r in zip(self._peak, b.ratios, strict=True)], b.decays],
+                device=self._steps.device,
+            )
+            for b in self._blocks
+        ]
+
+    def step(
+        self, gradients: Gradients, skip: Bool[Tensor, " m"] | None, factor: Tensor | float
+    ) -> None:
+        """One update at ``factor`` times the peak rate; members to skip do not change."""
+        if not self._tensors:
+            return
+        if isinstance(factor, Tensor):
+            self._on_gpu(gradients, self._nobody if skip is None else skip, factor)
+            return
+        if self._alike and skip is None:
+            self._steps += 1
+            self._fused(gradients, None, factor)
+            return
+        self._alike = False
+        skipped = self._nobody if skip is None else skip
+        for member, left_alone in enumerate(skipped.tolist()):
+            if not left_alone:
+                self._steps[member] += 1
+                self._fused(gradients, member, factor)
+
+    def forget(self, member: int, peak: Sequence[float]) -> None:
+        """Begin anew with one member."""
+        self._peak = peak
+        self._alike = self._alike and len(peak) == 1
+        self._steps[member] = 0
+        for moments in self._moments:
+            for moment in moments:
+                moment[member] = 0
+        self._place_rates()
+
+    def _fused(self, gradients: Gradients, member: int | None, factor: float) -> None:
+        """Torch's fused update, of all members at once or of one of them."""
+        at = member or 0
+        for settings, places in self._groups:
+            given = [
+                (self._tensors[place], gradient.contiguous(), *self._moments[place])
+                for place in places
+                if (gradient := gradients[place]) is not None
+            ]
+            if not given:
+                continue
+            lists = [
+                list(parts) if member is None else [part[member] for part in parts]
+                for parts in zip(*given, strict=True)
+            ]
+            torch._fused_adamw_(
+                *lists,
+                [],
+                [self._steps[at]] * len(given),
+                lr=self._peak[at] * settings.ratios[at] * factor,
+                beta1=BETAS[0],
+                beta2=BETAS[1],
+                weight_decay=settings.decays[at],
+                eps=EPSILON,
+                amsgrad=False,
+                maximize=False,
+            )
+
+    def _on_gpu(self, gradients: Gradients, skip: Bool[Tensor, " m"], factor: Tensor) -> None:
         self._steps.add_(~skip)
         works = [
-            partial(self._update, tensors, block, skip, peak * block.ratio, factor)
-            for block in self._blocks
-            if (tensors := [tensor for tensor in block.tensors if tensor.grad is not None])
+            partial(self._update, place, gradient.contiguous(), skip, factor)
+            for place, gradient in enumerate(gradients)
+            if gradient is not None
         ]
         side_by_side(works, self._steps.device)
 
-    def forget(self) -> None:
-        """Begin anew."""
-        self._steps.zero_()
-        for moments in self._moments.values():
-            for moment in moments:
-                moment.zero_()
-
     def _update(
-        self,
-        tensors: Sequence[Tensor],
-        block: Block,
-        skip: Bool[Tensor, ""],
-        rate: float,
-        factor: Tensor | float,
+        self, place: int, gradient: Tensor, skip: Bool[Tensor, " m"], factor: Tensor
     ) -> None:
-        gradients = [tensor.grad.contiguous() for tensor in tensors if tensor.grad is not None]
-        means, squares = zip(*(self._moments[tensor] for tensor in tensors), strict=True)
-        given = (list(tensors), gradients, means, squares)
-        if isinstance(factor, Tensor) and usable(tensors[0]) and tensors[0].dtype == torch.float32:
+        tensor, (mean, square) = self._tensors[place], self._moments[place]
+        rates, decays = self._rates[self._block_of[place]].unbind()
+        if usable(tensor) and tensor.dtype == torch.float32:
             from protopinv.kernels.adam import adam_update
 
-            for tensor, gradient, mean, square in zip(*given, strict=True):
-                adam_update(
-                    tensor,
-                    gradient,
-                    mean,
-                    square,
-                    steps=self._steps,
-                    skip=skip,
-                    factor=factor,
-                    rate=rate,
-                    decay=block.decay,
-                    betas=BETAS,
-                    eps=EPSILON,
-                )
+            adam_update(
+                tensor,
+                gradient,
+                mean,
+                square,
+                steps=self._steps,
+                skip=skip,
+                factor=factor,
+                rates=rates,
+                decays=decays,
+                betas=BETAS,
+                eps=EPSILON,
+            )
             return
-        torch._fused_adamw_(
-            *given,
-            [],
-            [self._steps] * len(tensors),
-            lr=rate * factor,
-            beta1=BETAS[0],
-            beta2=BETAS[1],
-            weight_decay=block.decay,
-            eps=EPSILON,
-            amsgrad=False,
-            maximize=False,
-            found_inf=skip.to(self._steps),
+        steps, left_alone, rate, decay = (
+            each.view(-1, *[1] * (tensor.ndim - 1))
+            for each in (self._steps, skip, rates * factor, decays)
         )
+        new_mean = torch.lerp(mean, gradient, 1 - BETAS[0])
+        new_square = BETAS[1] * square + (1 - BETAS[1]) * gradient.square()
+        size = (new_square / (1 - BETAS[1] ** steps)).sqrt() + EPSILON
+        new = tensor * (1 - rate * decay) - rate * (new_mean / (1 - BETAS[0] ** steps)) / size
+        for old, value in ((tensor, new), (mean, new_mean), (square, new_square)):
+            old.copy_(torch.where(left_alone, old, value))
 
 
 class Muon(Optimizer):
@@ -162,48 +252,66 @@ class Muon(Optimizer):
     ones are learned as fast as common ones.
     """
 
-    def __init__(self, blocks: Sequence[Block], peak: float) -> None:
+    def __init__(self, blocks: Sequence[Block], peak: Knob) -> None:
         super().__init__(blocks, peak)
-        matrices = [tensor for tensor in self._tensors() if tensor.ndim == 2]
-        self._momenta = {matrix: torch.zeros_like(matrix) for matrix in matrices}
+        self._momenta = [
+            None if self._suits_adam(tensor) else torch.zeros_like(tensor)
+            for tensor in self.tensors
+        ]
+        self._rates = self._rates_of_blocks()
 
     @torch.no_grad()
-    def step(self, skip: Bool[Tensor, ""]) -> None:
-        """One update; none where ``skip`` is true."""
-        super().step(skip)
+    def step(self, gradients: Gradients, skip: Bool[Tensor, " m"] | None) -> None:
+        """One update; none of the members to skip."""
+        super().step(gradients, skip)
+        given = zip(self.tensors, self._rates, gradients, self._momenta, strict=True)
+        for tensor, (decay, peak), gradient, momentum in given:
+            if gradient is None or momentum is None:
+                continue
+            rate = peak * self._factor
+            new = gradient + MOMENTUM * momentum
+            direction = orthogonal(gradient + MOMENTUM * new)
+            size = UPDATE_SIZE * max(tensor.shape[1:]) ** 0.5 * rate
+            moved = tensor * (1 - rate * decay) - size * direction
+            left_alone = False if skip is None else skip[:, None, None]
+            for old, value in ((momentum, new), (tensor, moved)):
+                old.copy_(value if skip is None else torch.where(left_alone, old, value))
+
+    def restart(self, member: int, peak: float) -> None:
+        """Forget all momenta of a member, and go on with another peak rate."""
+        super().restart(member, peak)
+        for momentum in self._momenta:
+            if momentum is not None:
+                momentum[member] = 0
+        self._rates = self._rates_of_blocks()
+
+    def _rates_of_blocks(self) -> list[tuple[Tensor, Tensor]]:
+        """For every tensor the decay and the peak rate of its block, one a member."""
+        found = []
         for block in self.blocks:
-            rate = self.peak * block.ratio * self._factor
-            for matrix in block.tensors:
-                if matrix.grad is None or matrix not in self._momenta:
-                    continue
-                momentum = self._momenta[matrix]
-                new = matrix.grad + MOMENTUM * momentum
-                direction = orthogonal(matrix.grad + MOMENTUM * new)
-                size = UPDATE_SIZE * max(matrix.shape) ** 0.5 * rate
-                shrunk = matrix * (1 - rate * block.decay)
-                momentum.copy_(torch.where(skip, momentum, new))
-                matrix.copy_(torch.where(skip, matrix, shrunk - size * direction))
+            settings = self._settings(block)
+            for tensor in block.tensors:
+                decay, ratio, peak = (
+                    tensor.new_tensor(numbers)[:, None, None]
+                    for numbers in (settings.decays, settings.ratios, self.peak)
+                )
+                found.append((decay, peak * ratio))
+        return found
 
-    def restart(self, peak: float) -> None:
-        """Forget all momenta and go on with another peak rate."""
-        super().restart(peak)
-        for momentum in self._momenta.values():
-            momentum.zero_()
-
-    def _for_adam(self, block: Block) -> Sequence[Tensor]:
-        return [tensor for tensor in block.tensors if tensor.ndim != 2]
+    def _suits_adam(self, tensor: Tensor) -> bool:
+        return tensor.ndim != 3
 
 
 OPTIMIZERS = {"adam": Optimizer, "muon": Muon}
 
 
-def orthogonal(G: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
+def orthogonal(G: Float[Tensor, "*m a b"]) -> Float[Tensor, "*m a b"]:
     """G with its singular values brought to about one, by products alone."""
     a, b, c = QUINTIC
-    wide = G.shape[0] <= G.shape[1]
-    X: Tensor = G if wide else G.T
-    X = X / X.norm().clamp_min(torch.finfo(G.dtype).tiny)
+    wide = G.shape[-2] <= G.shape[-1]
+    X: Tensor = G if wide else G.mT
+    X = X / X.norm(dim=(-2, -1), keepdim=True).clamp_min(torch.finfo(G.dtype).tiny)
     for _ in range(ROUNDS):
-        A = X @ X.T
-        X = torch.addmm(X, torch.addmm(A, A, A, beta=b, alpha=c), X, beta=a)
-    return X if wide else X.T
+        A = X @ X.mT
+        X = a * X + (b * A + c * A @ A) @ X
+    return X if wide else X.mT

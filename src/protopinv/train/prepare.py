@@ -1,6 +1,6 @@
-"""From rows of any number type to what the loop takes: a feature map, projected rows, a bank."""
+"""From rows of any number type to what the loop takes: a feature map, projected rows, banks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,143 +9,50 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Generator, Tensor
-from torch.nn.functional import one_hot
 
 from protopinv.bank import (
     Bank,
-    balanced_classes,
-    balanced_outputs,
+    balanced_groups,
     normal_inputs,
     normal_outputs,
+    pick_rows,
+    population,
     start_bank,
-    stratified_inputs,
 )
 from protopinv.errors import DataError
 from protopinv.features import (
     Distortion,
     FeatureMap,
     Front,
-    Stem,
     fit_feature_map,
     fit_squash,
     fit_stem,
     fit_wide_feature_map,
     measure_moments,
 )
+from protopinv.objective import Objective
 from protopinv.train.config import TrainConfig
 from protopinv.train.rows import Rows
-from protopinv.train.settle import DataShape
+from protopinv.train.source import Source
 
-# Rows are converted to float64 a piece at a time, about this many numbers; larger pieces are not
-# faster, and leave memory behind.
-PIECE_NUMBERS = 2**18
-GPU_PIECE_NUMBERS = 2**23
-# All rows are moved to a GPU, once for a training, if they take at most this share of its memory.
-MOST_OF_FREE = 0.25
-# Pieces for the maps of a stem.
-STEM_NUMBERS = 2**21
-GPU_STEM_NUMBERS = 2**28
 # A front is made from so many rows at most.
 SQUASH_ROWS = 20_000
 STEM_ROWS = 5_000
-# Streams that must not repeat what was drawn for the start.
+# Streams apart from the one that draws the first bank with the same seed.
 FOR_NOISE = 2**31
 FOR_COPIES = 2**32
-
-
-@dataclass(frozen=True)
-class LabelledRows:
-    """Rows on the host in the type they came in; only a piece at a time is converted.
-
-    ``moved`` holds all of them on a GPU, where that is not too much; else pieces are moved as well.
-    """
-
-    X: NDArray[Any]
-    labels: NDArray[np.integer[Any]]
-    n_classes: int
-    front: Front | None = None
-    moved: Tensor | None = None
-
-    def shape(self, device: torch.device) -> DataShape:
-        """What the rules for "auto" look at."""
-        n, d = self.X.shape
-        fast = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
-        return DataShape(n, d, self.n_classes, fast_bfloat16=fast)
-
-    @property
-    def n_features(self) -> int:
-        """Features a row has, behind the front if there is one."""
-        return self.X.shape[1] if self.front is None else self.front.n_outputs
-
-    def pieces(
-        self,
-        chosen: NDArray[np.integer[Any]],
-        device: torch.device,
-        width: int,
-        distortion: Distortion | None = None,
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """(rows in float64, labels) of the chosen row numbers; ``width`` numbers a row are used.
-
-        A ``distortion`` comes before anything else.
-        """
-        size, done = piece_rows(width, self.front, device), 0
-        for numbers in np.array_split(chosen, max(1, -(-len(chosen) // size))):
-            rows = self._taken(numbers, device)
-            if distortion is not None:
-                rows = distortion(rows, done)
-            done += len(rows)
-            yield (
-                seen_by_network(rows, self.front),
-                torch.from_numpy(self.labels[numbers]).to(device),
-            )
-
-    def _taken(self, numbers: NDArray[np.integer[Any]], device: torch.device) -> Tensor:
-        if self.moved is None:
-            return torch.from_numpy(self.X[numbers]).to(device)
-        return self.moved[torch.from_numpy(numbers).to(device)]
-
-
-def moved_to(device: torch.device, X: NDArray[Any]) -> Tensor | None:
-    """All rows on a GPU, in the type they came in; None where it has no room to spare for them."""
-    # torch cannot pick rows of long unsigned integers there
-    if device.type != "cuda" or (X.dtype.kind == "u" and X.dtype.itemsize > 1):
-        return None
-    if X.nbytes > MOST_OF_FREE * torch.cuda.mem_get_info(device)[0]:
-        return None
-    moved = torch.from_numpy(np.empty(0, X.dtype)).new_empty(X.shape, device=device)
-    size = max(1, GPU_PIECE_NUMBERS // X.shape[1])
-    for start in range(0, len(X), size):
-        # torch takes neither reversed nor read-only arrays as they are
-        piece = np.require(X[start : start + size], requirements=["C", "W"])
-        moved[start : start + size] = torch.from_numpy(piece)
-    return moved
-
-
-def piece_rows(width: int, front: Front | None, device: torch.device | str) -> int:
-    """Rows to take at a time; the maps of a stem get more room, or convolutions would crawl."""
-    on_cpu = torch.device(device).type == "cpu"
-    if not isinstance(front, Stem):
-        return max(1, (PIECE_NUMBERS if on_cpu else GPU_PIECE_NUMBERS) // width)
-    room = STEM_NUMBERS if on_cpu else GPU_STEM_NUMBERS
-    return max(1, room // max(front.widest, width))
-
-
-def seen_by_network(X: Tensor, front: Front | None) -> Float[Tensor, "n d"]:
-    """Rows in float64, behind the front if there is one."""
-    return X.double() if front is None else front.features(X)
+FOR_FRONT = 2**33
 
 
 def features_of(
-    source: LabelledRows,
-    chosen: NDArray[np.integer[Any]],
-    config: TrainConfig,
-    device: torch.device,
+    source: Source, chosen: NDArray[np.integer[Any]], config: TrainConfig, device: torch.device
 ) -> FeatureMap:
     """The map that the configuration asks for, fitted on the chosen rows."""
-    n, d, k = len(chosen), source.n_features, source.n_classes
+    n, d, k = len(chosen), source.n_features, source.objective.n_outputs
+    against = config.projection == "pls"
     rows = (
-        (X, one_hot(y, k).double() if config.projection == "pls" else X[:, :0])
-        for X, y in source.pieces(chosen, device, width=d + k)
+        (p.X, source.objective.for_projection(p.y) if against else p.X[:, :0], p.weight)
+        for p in source.pieces(chosen, device, width=d + k)
     )
     choices: dict[str, Any] = {
         "scaling": "feature" if config.scaling == "squash" else config.scaling,
@@ -153,9 +60,10 @@ def features_of(
         "n_components": config.n_components,
     }
     if config.projection != "none" and n < d:
-        X, Y = map(torch.cat, zip(*rows, strict=True))
+        Xs, Ys, _ = zip(*rows, strict=True)
+        X = torch.cat(Xs)
         _check_range(X.square().sum(0))
-        return fit_wide_feature_map(X, Y, **choices)
+        return fit_wide_feature_map(X, torch.cat(Ys), source.weights_of(chosen, device), **choices)
     moments = measure_moments(rows, diagonal=config.projection == "none")
     _check_range(moments.variance)
     return fit_feature_map(moments, **choices)
@@ -168,26 +76,6 @@ def _check_range(squares: Tensor) -> None:
             "Feature values must be small enough to be squared, at most about 1e150. "
             f"Column {int(overflowed.nonzero()[0])} holds larger ones. Rescale or drop it."
         )
-
-
-def project_rows(
-    source: LabelledRows,
-    chosen: NDArray[np.integer[Any]],
-    features: FeatureMap,
-    dtype: torch.dtype,
-    device: torch.device,
-    distortions: Sequence[Distortion] = (),
-) -> Rows:
-    """The chosen rows as the network sees them, and after them a copy for each distortion."""
-    n = len(chosen) * (1 + len(distortions))
-    Z = torch.empty(n, features.n_components, dtype=dtype, device=device)
-    done = 0
-    for distortion in (None, *distortions):
-        for X, _ in source.pieces(chosen, device, source.n_features, distortion):
-            Z[done : done + len(X)] = features.project(X)
-            done += len(X)
-    labels = torch.from_numpy(source.labels[chosen]).to(device)
-    return Rows(Z, labels.repeat(1 + len(distortions)))
 
 
 def distortions_of(config: TrainConfig, n: int, seed: int) -> list[Distortion]:
@@ -222,31 +110,38 @@ class Prepared:
 
 
 def prepare(
-    source: LabelledRows,
+    source: Source,
     config: TrainConfig,
     device: torch.device,
     *,
     seed: int,
     held_out: NDArray[np.integer[Any]] | None = None,
+    fitted: tuple[Front | None, FeatureMap] | None = None,
 ) -> Prepared:
-    """Fit front and map on all rows but ``held_out``, and project both."""
+    """Fit front and map on all rows but ``held_out``, and project both.
+
+    With ``fitted`` front and map are these, for who goes on with a bank that knows them.
+    """
     everything = np.arange(len(source.X))
     kept = everything if held_out is None else np.setdiff1d(everything, held_out)
-    front = front_of(source, kept, config, device, seed)
-    source = replace(source, front=front, moved=moved_to(device, source.X))
-    features = features_of(source, kept, config, device)
+    if fitted is None:
+        front = front_of(source, kept, config, device, seed)
+    else:
+        front = None if fitted[0] is None else fitted[0].to(device)
+    source = replace(source, front=front).placed(device)
+    features = features_of(source, kept, config, device) if fitted is None else fitted[1].to(device)
     distortions = distortions_of(config, len(kept), seed)
     same = getattr(torch, config.dtype)
     dtype = same if config.row_dtype == "same" else getattr(torch, config.row_dtype)
-    rows = project_rows(source, kept, features, dtype, device, distortions)
+    rows = source.projected(kept, features, dtype, device, distortions)
     if held_out is None:
         return Prepared(front, features, rows, None)
-    validation = project_rows(source, held_out, features, same, device)
+    validation = source.projected(held_out, features, same, device)
     return Prepared(front, features, rows, validation)
 
 
 def front_of(
-    source: LabelledRows,
+    source: Source,
     chosen: NDArray[np.integer[Any]],
     config: TrainConfig,
     device: torch.device,
@@ -255,14 +150,18 @@ def front_of(
     """What the configuration asks for, from some of the chosen rows."""
     if config.stem == "none" and config.scaling != "squash":
         return None
-    generator = Generator().manual_seed(seed)
-    most = SQUASH_ROWS if config.stem == "none" else STEM_ROWS
-    order = torch.randperm(len(chosen), generator=generator)[:most]
-    X = torch.from_numpy(source.X[chosen[order.numpy()]]).to(device)
+    generator = Generator().manual_seed(seed + FOR_FRONT)
     if config.stem == "none":
-        return fit_squash(X.double())
+        order = torch.randperm(len(chosen), generator=generator)[:SQUASH_ROWS]
+        some = chosen[order.numpy()]
+        X = torch.from_numpy(source.X[some]).to(device)
+        return fit_squash(X.double(), source.weights_of(some, device))
+    weight = source.weights_of(chosen, torch.device("cpu"))
+    likely = torch.ones(len(chosen), dtype=torch.float64) if weight is None else weight
+    n_some = min(int((likely > 0).sum()), STEM_ROWS)
+    some = chosen[torch.multinomial(likely, n_some, generator=generator).numpy()]
     return fit_stem(
-        X.float(),
+        torch.from_numpy(source.X[some]).to(device).float(),
         config.image,
         kind=config.stem,
         n_filters=config.filters,
@@ -272,18 +171,38 @@ def front_of(
     )
 
 
-def first_bank(rows: Rows, n_classes: int, config: TrainConfig, generator: Generator) -> Bank:
+def first_banks(
+    rows: Rows, objective: Objective, configs: Sequence[TrainConfig], seeds: Sequence[int]
+) -> Bank:
+    """A population of banks, each from its own seed and from the rows that it counts."""
+    weights: list[Tensor | None] = [None] * len(seeds)
+    if rows.weight is not None:
+        weights = list(rows.weight.expand(len(seeds), -1))
+    every = zip(configs, seeds, weights, strict=True)
+    return population([_first_bank(rows, objective, *each) for each in every])
+
+
+def _first_bank(
+    rows: Rows,
+    objective: Objective,
+    config: TrainConfig,
+    seed: int,
+    weight: Float[Tensor, " n"] | None,
+) -> Bank:
     """Inputs, hidden targets and outputs as the configuration asks."""
-    p = config.n_prototypes
+    p, generator = config.n_prototypes, Generator().manual_seed(seed)
+    wanted = balanced_groups(p, objective.n_groups)
+    groups = objective.groups(rows.y).cpu()
+    picked = pick_rows(rows.X, wanted, groups, generator, weight).to(rows.X.device)
     if config.input_init == "stratified":
-        inputs = stratified_inputs(balanced_classes(p, n_classes), rows.X, rows.y, generator)
+        inputs = rows.X[picked]
     else:
-        inputs = normal_inputs(p, rows.X, generator)
+        inputs = normal_inputs(p, rows.X, generator, weight)
     inputs = inputs.to(getattr(torch, config.dtype))
     if config.output_init == "balanced":
-        outputs = balanced_outputs(p, n_classes)
+        outputs = objective.first_outputs(wanted.to(rows.y.device), rows.y[picked])
     else:
-        outputs = normal_outputs(p, n_classes, generator)
+        outputs = normal_outputs(p, objective.n_outputs, generator)
     return start_bank(
         inputs,
         outputs,
@@ -292,4 +211,5 @@ def first_bank(rows: Rows, n_classes: int, config: TrainConfig, generator: Gener
         ridge=config.ridges,
         learn_ridge=config.learned_ridges,
         generator=generator,
+        learn_scale=config.learn_scale,
     )

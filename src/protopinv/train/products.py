@@ -1,7 +1,7 @@
 """Products of rows with weights, each by the library and in the order that is fastest for it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float
@@ -16,6 +16,10 @@ LEAST_WORK = 2**24
 LEAST_NARROW_WORK = 2**18
 # Two thin products must save at least this share of the work of one: they write more.
 SAVED = 0.2
+
+
+# Memory to write to, made when it is asked for.
+Room = Callable[[], Tensor]
 
 
 def _one_dnn() -> Callable[..., Tensor] | None:
@@ -56,7 +60,7 @@ def product(
     X: Float[Tensor, "n d"],
     W: Float[Tensor, "d h"],
     b: Float[Tensor, " h"] | None = None,
-    room: Callable[[], Tensor] | None = None,
+    room: Room | None = None,
 ) -> Float[Tensor, "n h"]:
     """X W + b, in the memory that ``room`` gives where the library can."""
     if ONE_DNN is not None and _suits(X, W):
@@ -81,12 +85,13 @@ def put_product(
         _put(total, product(B.T, A.T).T if B.shape[1] <= NARROW else torch.mm(A, B), add=add)
 
 
-def put_sum(total: Float[Tensor, " h"], B: Float[Tensor, "n h"], *, add: bool) -> None:
+def put_sum(total: Float[Tensor, "m h"], B: Float[Tensor, "n mh"], *, add: bool) -> None:
     """The same with the sum of the rows of B; torch would turn all into another type first."""
     if B.dtype == total.dtype or B.is_cuda:
-        _put(total, B.sum(0, dtype=total.dtype), add=add)
+        value = B.sum(0, dtype=total.dtype)
     else:
-        _put(total, (B.new_ones(1, len(B)) @ B)[0], add=add)
+        value = (B.new_ones(1, len(B)) @ B)[0]
+    _put(total, value.view(total.shape), add=add)
 
 
 def _put(total: Tensor, value: Tensor, *, add: bool) -> None:
@@ -96,27 +101,80 @@ def _put(total: Tensor, value: Tensor, *, add: bool) -> None:
         total.copy_(value)
 
 
-@dataclass(frozen=True)
-class Layer:
-    """What rows go through: W itself, or its ``factors`` A' and S where that is less work.
+def side_by_side_view(Z: Float[Tensor, "n mh"], m: int) -> Float[Tensor, "m n h"]:
+    """Rows whose members lie side by side, as a batch of matrices, without copying."""
+    return Z.view(len(Z), m, -1).transpose(0, 1)
+
+
+class Layer(ABC):
+    """What rows go through; behind a layer the units of all members lie side by side.
+
+    ``width`` counts them.
+    """
+
+    width: int
+    like: Tensor
+
+    @abstractmethod
+    def __call__(self, X: Tensor, room: Room | None = None) -> Float[Tensor, "n mh"]:
+        """[1, x] W for every row, in the memory that ``room`` gives where the library can."""
+
+    @abstractmethod
+    def outputs(self, X: Tensor) -> Float[Tensor, "m k n"]:
+        """The same for a last layer, outputs before rows, as objectives take them."""
+
+    @abstractmethod
+    def back(self, G: Float[Tensor, "n mh"], room: Room) -> Float[Tensor, "n md"]:
+        """The gradient before the layer from the one behind it."""
+
+    @abstractmethod
+    def put_gradient(
+        self, total: Float[Tensor, "m d h"], X: Tensor, G: Float[Tensor, "n mh"], *, add: bool
+    ) -> None:
+        """The gradient in W without its first row, put or added there."""
+
+    def rectified(self, X: Tensor) -> Float[Tensor, "n mh"] | None:  # noqa: ARG002
+        """max(0, [1, x] W) for every row in one go; None where there is no faster way."""
+        return None
+
+
+class OneLayer(Layer):
+    """The layer of a single member: W itself, or its ``factors`` A' and S where that is less work.
 
     Only the way forward gains: the gradient in W takes as much work either way.
     """
 
-    W: Float[Tensor, "_ _"]
-    factors: tuple[Tensor, Tensor] | None = None
+    def __init__(
+        self, W: Float[Tensor, "_ h"], factors: tuple[Tensor, Tensor] | None = None
+    ) -> None:
+        self.W = W
+        self.factors = factors
+        self.like = W
+        self.width = W.shape[1]
 
-    def __call__(
-        self, X: Float[Tensor, "n d"], room: Callable[[], Tensor] | None = None
-    ) -> Float[Tensor, "n h"]:
+    def __call__(self, X: Tensor, room: Room | None = None) -> Float[Tensor, "n mh"]:
         """[1, x] W for every row."""
         if self.factors is None:
             return product(X, self.W[1:], self.W[0], room)
         A, S = self.factors
         return product(product(X, A[1:], A[0]), S, room=room)
 
-    def rectified(self, X: Float[Tensor, "n d"]) -> Float[Tensor, "n h"] | None:
-        """max(0, [1, x] W) for every row in one go; None where oneDNN is not there for it."""
+    def outputs(self, X: Tensor) -> Float[Tensor, "m k n"]:
+        """([1, x] W)'."""
+        return self(X).T.contiguous()[None]
+
+    def back(self, G: Float[Tensor, "n mh"], room: Room) -> Float[Tensor, "n md"]:
+        """G W'."""
+        return product(G, self.W[1:].T, room=room)
+
+    def put_gradient(
+        self, total: Float[Tensor, "m d h"], X: Tensor, G: Float[Tensor, "n mh"], *, add: bool
+    ) -> None:
+        """X'G."""
+        put_product(total[0], X.T, G, add=add)
+
+    def rectified(self, X: Tensor) -> Float[Tensor, "n mh"] | None:
+        """max(0, [1, x] W) in one go, where oneDNN is there for it."""
         if ONE_DNN is None or not _suits(X, self.W[1:], types=(torch.float32, torch.bfloat16)):
             return None
         if self.factors is None:
@@ -125,16 +183,97 @@ class Layer:
         return ONE_DNN(product(X, A[1:], A[0]), S.T, None, "relu")
 
 
+class SharedLayer(OneLayer):
+    """The first layer of several members that see the same rows: one product for all of them."""
+
+    def __init__(self, W: Float[Tensor, "m _ h"]) -> None:
+        self._members = W.shape[0]
+        super().__init__(W.transpose(0, 1).reshape(W.shape[1], -1))
+
+    def put_gradient(
+        self, total: Float[Tensor, "m d h"], X: Tensor, G: Float[Tensor, "n mh"], *, add: bool
+    ) -> None:
+        """X'G, a member's columns to its own gradient."""
+        wide = torch.empty(X.shape[1], G.shape[1], dtype=total.dtype, device=total.device)
+        put_product(wide, X.T, G, add=False)
+        _put(total, wide.view(len(wide), self._members, -1).transpose(0, 1), add=add)
+
+
+class BatchedLayer(Layer):
+    """A layer of several members, each of which sees rows of its own."""
+
+    def __init__(self, W: Float[Tensor, "m _ h"]) -> None:
+        self.W = W
+        self.like = W
+        self.width = W.shape[0] * W.shape[2]
+
+    def __call__(self, X: Tensor, room: Room | None = None) -> Float[Tensor, "n mh"]:
+        """[1, x] W for every row, members apart."""
+        n = X.shape[-2]
+        out = X.new_empty(n, self.width) if room is None else room()
+        torch.baddbmm(
+            self.W[:, :1], self._members_of(X), self.W[:, 1:], out=side_by_side_view(out, len(self.W))
+        )
+        return out
+
+    def outputs(self, X: Tensor) -> Float[Tensor, "m k n"]:
+        """([1, x] W)', turned around before the product: for few outputs that is much faster."""
+        turned = self.W.mT
+        return torch.baddbmm(turned[..., :1], turned[..., 1:], self._members_of(X).mT)
+
+    def back(self, G: Float[Tensor, "n mh"], room: Room) -> Float[Tensor, "n md"]:
+        """G W', members apart."""
+        out, m = room(), len(self.W)
+        torch.bmm(by_member(G, m), self.W[:, 1:].mT, out=side_by_side_view(out, m))
+        return out
+
+    def put_gradient(
+        self, total: Float[Tensor, "m d h"], X: Tensor, G: Float[Tensor, "n mh"], *, add: bool
+    ) -> None:
+        """X'G, members apart."""
+        A, B = self._members_of(X).mT, by_member(G, len(self.W))
+        if self.W.shape[2] <= NARROW and not A.is_cuda:
+            _put(total, torch.bmm(B.mT, A.mT).mT, add=add)
+        elif A.dtype == total.dtype:
+            total.baddbmm_(A, B, beta=int(add))
+        elif A.is_cuda:
+            _put(total, torch.bmm(A, B, out_dtype=torch.float32), add=add)
+        else:
+            _put(total, torch.bmm(A, B), add=add)
+
+    def _members_of(self, X: Tensor) -> Float[Tensor, "m n d"]:
+        return X if X.ndim == 3 else side_by_side_view(X, len(self.W))
+
+
+def by_member(G: Float[Tensor, "n mh"], m: int) -> Float[Tensor, "m n h"]:
+    """The same as ``side_by_side_view``, also for a gradient that lies the other way round."""
+    return G.unflatten(1, (m, -1)).transpose(0, 1)
+
+
+def as_layers(
+    weights: Sequence[Float[Tensor, "m _ _"]],
+    factors: Sequence[tuple[Tensor, Tensor] | None],
+    X: Float[Tensor, "*members n _"],
+) -> list[Layer]:
+    """The cheapest way for rows like X, layer by layer."""
+    if len(weights[0]) == 1:
+        given = factors or [None] * len(weights)
+        return [as_layer(W[0], pair, X) for W, pair in zip(weights, given, strict=True)]
+    first, *others = (W.to(X.dtype) for W in weights)
+    at_first = SharedLayer(first) if X.ndim == 2 else BatchedLayer(first)
+    return [at_first, *map(BatchedLayer, others)]
+
+
 def as_layer(
     W: Float[Tensor, "_ _"], factors: tuple[Tensor, Tensor] | None, X: Float[Tensor, "n _"]
-) -> Layer:
+) -> OneLayer:
     """The cheaper way for rows like X.
 
     A GPU is better off with one large product. Factors in bfloat16 would lose digits: their product
     is a small difference of large numbers.
     """
     if factors is None or X.is_cuda or factors[0].dtype != X.dtype or not switched_on():
-        return Layer(W.to(X.dtype))
+        return OneLayer(W.to(X.dtype))
     A, S = factors
     (p, d), h = A.shape, W.shape[1]
-    return Layer(W, (A.T.contiguous(), S) if p * (d + h) <= (1 - SAVED) * d * h else None)
+    return OneLayer(W, (A.T.contiguous(), S) if p * (d + h) <= (1 - SAVED) * d * h else None)

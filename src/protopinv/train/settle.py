@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from protopinv.errors import ConfigError
 from protopinv.train.config import AUTO, TrainConfig
 
 Values = Mapping[str, Any]
@@ -15,12 +16,16 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class DataShape:
-    """What the rules look at."""
+    """What the rules look at.
+
+    ``n_groups`` counts the kinds of rows that prototypes must speak for: classes, or 1.
+    """
 
     n_rows: int
     n_features: int
-    n_classes: int
+    n_groups: int
     fast_bfloat16: bool = False
+    on_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,13 +47,20 @@ SIZES = (
     Size(10_000, 100, (128,), 0.1, None, chooses_epochs=False),
     Size(math.inf, 150, (256,), 0.1, 512, chooses_epochs=False),
 )
-PROTOTYPES_OF_A_CLASS = 4
-# Folds need rows to say anything: so many in all, and for each class on average.
+PROTOTYPES_OF_A_GROUP = 4
+# Every system has so many rows and columns: more of them would take minutes a step.
+MOST_PROTOTYPES = 1_000
+# Folds need rows to say anything: so many in all, and for each group on average.
 FOLDS_LEAST_ROWS = 40
-FOLDS_LEAST_OF_A_CLASS = 10
+FOLDS_LEAST_OF_A_GROUP = 10
 # Tables have so many columns at most, each with a meaning and a distribution of its own.
 TABLE_FEATURES = 200
 WARM_UP_SHARE = 0.08
+# So few rows train in float64: it costs next to nothing, and a handful of rows can be a matter of
+# rounding.
+EXACT_ROWS = 100
+# Folds that choose the epochs; each is a bank of its own.
+FOLDS = 4
 
 
 @dataclass(frozen=True)
@@ -93,7 +105,14 @@ def size_of(shape: DataShape) -> Size:
 
 
 def _n_prototypes(_: Values, shape: DataShape) -> int:
-    return max(size_of(shape).n_prototypes, PROTOTYPES_OF_A_CLASS * shape.n_classes)
+    if shape.n_groups > MOST_PROTOTYPES:
+        raise ConfigError(
+            f"More than {MOST_PROTOTYPES:,} classes need n_prototypes to be given: each should have "
+            f"one at least. There are {shape.n_groups:,}. If the target is a number, use "
+            "ProtoPINVRegressor; else set n_prototypes, and expect a step to take long."
+        )
+    wanted = min(PROTOTYPES_OF_A_GROUP * shape.n_groups, MOST_PROTOTYPES)
+    return max(size_of(shape).n_prototypes, wanted)
 
 
 def _ridge(values: Values, shape: DataShape) -> float:
@@ -123,14 +142,26 @@ def _warmup_epochs(values: Values, _: DataShape) -> int:
     return round(WARM_UP_SHARE * int(values["max_epochs"]))
 
 
-def _early_stopping(_: Values, shape: DataShape) -> bool | str:
-    enough = max(FOLDS_LEAST_ROWS, FOLDS_LEAST_OF_A_CLASS * shape.n_classes)
+def _early_stopping(values: Values, shape: DataShape) -> bool | str:
+    fraction = values["validation_fraction"]
+    if not is_auto(fraction) and fraction != 0:
+        return True  # a hold-out is asked for
+    enough = max(FOLDS_LEAST_ROWS, FOLDS_LEAST_OF_A_GROUP * shape.n_groups)
     return "cross" if size_of(shape).chooses_epochs and shape.n_rows >= enough else False
+
+
+def _n_members(values: Values, _: DataShape) -> int:
+    return FOLDS + 1 if values["early_stopping"] == "cross" else 1
+
+
+def _dtype(_: Values, shape: DataShape) -> str:
+    return "float64" if shape.n_rows <= EXACT_ROWS else "float32"
 
 
 def _row_dtype(values: Values, shape: DataShape) -> str:
     many = shape.n_rows > SIZES[-2].most_rows and shape.n_features > TABLE_FEATURES
-    return "bfloat16" if many and shape.fast_bfloat16 and values["dtype"] == "float32" else "same"
+    fast = shape.on_gpu and shape.fast_bfloat16
+    return "bfloat16" if many and fast and values["dtype"] == "float32" else "same"
 
 
 # In this order: a rule may look at what those before it have settled.
@@ -143,6 +174,8 @@ _RULES: dict[str, Callable[[Values, DataShape], Any]] = {
     "max_epochs": _max_epochs,
     "lr": _lr,
     "warmup_epochs": _warmup_epochs,
+    "dtype": _dtype,
     "early_stopping": _early_stopping,
+    "n_members": _n_members,
     "row_dtype": _row_dtype,
 }

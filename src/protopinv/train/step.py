@@ -1,64 +1,71 @@
 """One optimisation step: weights, data pass, backward through the weights, update."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
-from torch.autograd.function import once_differentiable
 
 from protopinv.kernels import usable
-from protopinv.solve import Solution
+from protopinv.objective import Objective
 from protopinv.train.augment import Augment
+from protopinv.train.bank_pass import Manner
 from protopinv.train.config import TrainConfig
 from protopinv.train.data_pass import Buffers, data_pass, evaluate
-from protopinv.train.losses import CrossEntropy
 from protopinv.train.optimizer import OPTIMIZERS, Block
+from protopinv.train.population import knob
 from protopinv.train.rows import Rows, chunk_rows
-from protopinv.train.stopping import Average
+from protopinv.train.stopping import Average, put_back
 
 # Steps whose weights may be further off than this are not taken. A heuristic: over many shapes and
 # conditions the Cholesky estimate was 30 to 150 times the true error, so this keeps it below 1 %.
 SOLVE_TOLERANCE = 0.3
 
 
+class Solved(Protocol):
+    """Weights of every layer and the estimated relative error of each, for every member."""
+
+    weights: list[Tensor]
+    error: Float[Tensor, "m layers"]
+
+    @property
+    def factors(self) -> list[tuple[Tensor, Tensor] | None]:
+        """(A, S) with W = A'S, where rows may go through both instead of W."""
+
+
+SolvedKind = TypeVar("SolvedKind", bound=Solved)
+
+
 @dataclass(frozen=True)
 class StepReport:
-    """What happened, still on the device: nothing here makes the host wait.
+    """What happened to each member, still on the device: nothing here makes the host wait.
 
-    The loss of a step that was not taken is NaN.
+    The loss of a step that was not taken is NaN. Losses and scores of held-out rows are those
+    before the update.
     """
 
-    loss: Float[Tensor, ""]
+    loss: Float[Tensor, " m"]
+    held_loss: Float[Tensor, " m"] | None = None
+    held_score: Float[Tensor, " m"] | None = None
+
+    def cloned(self) -> "StepReport":
+        """A copy, for the next replay of a graph overwrites what it returned."""
+        parts = (self.loss, self.held_loss, self.held_score)
+        return StepReport(*(None if part is None else part.clone() for part in parts))  # type: ignore[arg-type]
 
 
-class _Known(torch.autograd.Function):
-    """(loss, *weights, *gradients) -> loss, with these gradients in the weights.
+class Step(ABC, Generic[SolvedKind]):
+    """One update of ``state``: banks, whose weights are solved, or weights themselves.
 
-    ``torch.autograd.backward`` would take gradients as they are, but imports a computer algebra
-    system to check their shapes, which takes longer than many a fit.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, loss: Tensor, *tensors: Tensor) -> Tensor:
-        ctx.gradients = tensors[len(tensors) // 2 :]
-        return loss.view_as(loss)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
-        return None, *ctx.gradients, *(None for _ in ctx.gradients)
-
-
-class Step(ABC):
-    """One update of ``state``: a bank, whose weights are solved, or weights themselves.
-
-    A subclass says how the state becomes weights. The guard may change ``form`` and ``precision``
-    of a solve on the way, and ends its errors with ``advice``. ``width`` counts the features;
-    ``failures`` counts solves and data passes that failed, on the device.
+    All tensors have a leading axis, one entry for each member of a population; ``configs`` has one
+    configuration each, and these agree in all that shapes the work. A subclass says how the state
+    becomes weights. The guard may change the ``manner`` of a solve on the way, and ends its errors
+    with ``advice``. ``width`` counts the features; ``failures`` counts solves and data passes that
+    failed, for each member, on the device.
     """
 
     advice = "Scale the features (scaling='feature'), or lower lr."
@@ -67,46 +74,66 @@ class Step(ABC):
         self,
         state: Any,
         blocks: Sequence[Block],
-        config: TrainConfig,
+        configs: Sequence[TrainConfig],
+        objective: Objective,
         *,
         width: int,
-        n_classes: int,
         generator: Generator,
         chunk: int | None = None,
     ) -> None:
         first = blocks[0].tensors[0]
-        widest = max(width, *config.widths)
+        config = configs[0]
+        self.n_members = len(first)
+        widest = max(width, *(self.n_members * h for h in config.widths))
         self.state = state
         self.config = config
-        self.loss = CrossEntropy(config.label_smoothing)
+        knobs = {name: knob(configs, name, first.device) for name in ("label_smoothing", "loss")}
+        self.objective = objective.under(knobs)
         kind = first.dtype if config.row_dtype == "same" else getattr(torch, config.row_dtype)
         self.chunk = chunk or chunk_rows(widest, kind, first.device)
         self.buffers = Buffers()
         self.generator = generator
-        self.augment = Augment(config, n_classes, generator)
-        self.optimizer = OPTIMIZERS[config.optimizer](blocks, config.lr)
+        noise = knob(configs, "input_noise", first.device)
+        self.augment = Augment(config.mixup, noise, self.objective, generator)
+        self.optimizer = OPTIMIZERS[config.optimizer](blocks, knob(configs, "lr", first.device))
         self.trained = tuple(tensor for block in blocks for tensor in block.tensors)
-        self.failures = torch.zeros(2, dtype=torch.long, device=first.device)
-        self._kept_solution: tuple[tuple[Any, ...] | None, Solution | None] = (None, None)
-        self.form: str = config.solver
-        self.precision = first.dtype
+        self.failures = torch.zeros(self.n_members, 2, dtype=torch.long, device=first.device)
+        self.manner = Manner(config.solver, first.dtype)
         self.average = Average(self.trained, config.averaging) if config.averaging else None
+        # What was solved to look at the state, until the state changes.
+        self._pending: SolvedKind | None = None
 
     @property
     def kept(self) -> tuple[Tensor, ...]:
         """What training is for: the tensors as they are, or their average over steps."""
         return self.trained if self.average is None else self.average.tensors
 
-    @abstractmethod
-    def weights(self, *, training: bool) -> Solution:
-        """The weights of every layer, differentiable in what is trained."""
+    @property
+    def judges_for_free(self) -> bool:
+        """Whether the pass that trains shows held-out rows the state as it is.
 
-    def penalty(self) -> tuple[Float[Tensor, ""], Float[Tensor, " layers"]] | None:
-        """What the objective adds that is not a function of the weights, and its status."""
-        return None
+        Not when rows are changed, when the bank is, or when it is an average that counts.
+        """
+        plain = not self.augment and self.config.hidden_dropout == 0
+        return plain and self.config.batch_size is None and self.average is None
+
+    @abstractmethod
+    def weights(self, *, training: bool) -> SolvedKind:
+        """The weights of every layer."""
+
+    @abstractmethod
+    def pullback(
+        self, solved: SolvedKind, gradients: list[Tensor]
+    ) -> tuple[
+        list[Tensor | None], tuple[Float[Tensor, " m"], Float[Tensor, "m layers"]] | None
+    ]:
+        """From gradients in the weights to those of ``trained``.
+
+        And what else the objective adds, if anything, with the error of its solves.
+        """
 
     def numbers(self) -> Mapping[str, Tensor]:
-        """What the history should hold of every epoch besides loss and rate."""
+        """What the history should hold of every epoch besides loss and rate, one a member."""
         return {}
 
     def __call__(self, batch: Rows, factor: float) -> StepReport:
@@ -114,87 +141,87 @@ class Step(ABC):
         self.optimizer.set_rate(factor)
         return self.update(batch)
 
+    @torch.no_grad()
     def update(self, batch: Rows) -> StepReport:
-        """The update at the rate that was set: nothing in here asks or tells the host."""
-        solution = self._solved_already() or self.weights(training=True)
-        loss, gradients = data_pass(
+        """The update at the rate that was set: nothing in here asks or tells a GPU's host."""
+        solved, self._pending = self._pending or self.weights(training=True), None
+        passed = data_pass(
             batch,
-            solution.weights,
+            solved.weights,
             self.config.activation,
-            self.loss,
+            self.objective,
             chunk=self.chunk,
-            factors=solution.factors,
-            augment=self.augment,
+            factors=solved.factors,
+            augment=self.augment if self.augment else None,
             buffers=self.buffers,
         )
+        loss, error = passed.loss, solved.error
         if self.config.weight_penalty > 0:
-            loss = loss + self._add_weight_penalty(solution.weights, gradients)
-        self.optimizer.clear_gradients()
-        added = self.penalty()
-        error = solution.error
-        loss = _Known.apply(loss, *solution.weights, *gradients)
+            loss = loss + self._add_weight_penalty(solved.weights, passed.gradients)
+        gradients, added = self.pullback(solved, passed.gradients)
         if added is not None:
             loss = loss + added[0].to(loss)
-            error = torch.cat([error, added[1]])
-        loss.backward()
-        skip, loss = self._judged(loss.detach(), error)
-        self.optimizer.step(skip=skip)
+            error = torch.cat([error, added[1]], dim=-1)
+        skip, loss = self._judged(loss, error, [g for g in gradients if g is not None])
+        self.optimizer.step(gradients, skip)
         if self.average is not None:
             self.average.update(self.trained)
-        return StepReport(loss)
+        return StepReport(loss, passed.held_loss, passed.held_score)
 
     def _judged(
-        self, loss: Float[Tensor, ""], error: Float[Tensor, " layers"]
-    ) -> tuple[Bool[Tensor, ""], Float[Tensor, ""]]:
-        """Whether to skip the update, counted in ``failures``, and the loss, NaN if so."""
-        gradients = self.optimizer.gradients()
+        self,
+        loss: Float[Tensor, " m"],
+        error: Float[Tensor, "m layers"],
+        gradients: Sequence[Tensor],
+    ) -> tuple[Bool[Tensor, " m"] | None, Float[Tensor, " m"]]:
+        """Which members to skip, counted in ``failures``, and the losses, NaN for these."""
         if usable(loss) and loss.dtype == torch.float32:
             from protopinv.kernels.verdict import verdict
 
             return verdict(loss, error.to(loss.dtype), gradients, self.failures, SOLVE_TOLERANCE)
-        norm = torch.nn.utils.get_total_norm(gradients)
-        solved = (error < SOLVE_TOLERANCE).all()
-        skip = ~((loss + norm).isfinite() & solved)
-        self.failures += torch.stack([~solved, skip & solved])
+        if not loss.is_cuda and _all_fine(loss, error, gradients):
+            return None, loss
+        norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).sum(0)
+        solved = (error < SOLVE_TOLERANCE).all(-1)
+        skip = ~((loss + norms).isfinite() & solved)
+        self.failures += torch.stack([~solved, skip & solved], dim=1)
         return skip, torch.where(skip, torch.nan, loss)
 
     @torch.no_grad()
-    def evaluate(self, rows: Rows) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    def evaluate(self, rows: Rows) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
         """Mean score and mean loss of the state as it stands, without noise or dropout."""
-        solution = self._solved_for_both() or self.weights(training=False)
-        weights = [W.detach() for W in solution.weights]
-        return evaluate(rows, weights, self.config.activation, self.loss, chunk=self.chunk)
+        same = self.config.hidden_dropout == 0 and self.average is None
+        solved = self.weights(training=same)
+        # On a GPU what is solved here belongs to a graph of its own.
+        self._pending = solved if same and not self.trained[0].is_cuda else None
+        return evaluate(
+            rows, solved.weights, self.config.activation, self.objective, chunk=self.chunk
+        )
 
-    def _solved_for_both(self) -> Solution | None:
-        """Weights to evaluate that the next step may take over; None where it would not want them.
+    def solve_by(self, manner: Manner) -> None:
+        """Solve in another form or precision from now on."""
+        self.manner, self._pending = manner, None
 
-        On a GPU they would belong to another graph.
-        """
-        if self.config.hidden_dropout or self.average is not None or self.trained[0].is_cuda:
-            return None
-        with torch.enable_grad():
-            solution = self.weights(training=True)
-        self._kept_solution = (self._stamp(), solution)
-        return solution
-
-    def _solved_already(self) -> Solution | None:
-        """What was solved to evaluate, if nothing has changed since; it can be used once."""
-        (stamp, solution), self._kept_solution = self._kept_solution, (None, None)
-        return solution if stamp == self._stamp() else None
-
-    def _stamp(self) -> tuple[Any, ...]:
-        """Changes when a trained tensor is written to, or with the way to solve.
-
-        Not with a fused update; but a step has taken what was kept before it makes one.
-        """
-        return (self.form, self.precision, *(tensor._version for tensor in self.trained))
+    def go_back(self, tensors: Sequence[Tensor], member: int | None = None) -> None:
+        """Give what is trained, and its average, these values: all of it, or one member's part."""
+        self._pending = None
+        for mine in {id(group): group for group in (self.trained, self.kept)}.values():
+            if member is None:
+                put_back(mine, tensors)
+            else:
+                put_back([t[member] for t in mine], [t[member] for t in tensors])
 
     def _add_weight_penalty(
         self, weights: Sequence[Tensor], gradients: Sequence[Tensor]
-    ) -> Float[Tensor, ""]:
+    ) -> Float[Tensor, " m"]:
         """weight_penalty * sum ||W||^2, its gradient added in place."""
         penalty = self.config.weight_penalty
-        with torch.no_grad():
-            for W, gradient in zip(weights, gradients, strict=True):
-                gradient.add_(W, alpha=2 * penalty)
-            return penalty * torch.stack([W.square().sum() for W in weights]).sum()
+        for W, gradient in zip(weights, gradients, strict=True):
+            gradient.add_(W, alpha=2 * penalty)
+        return penalty * torch.stack([W.square().sum((1, 2)) for W in weights]).sum(0)
+
+
+def _all_fine(loss: Tensor, error: Tensor, gradients: Sequence[Tensor]) -> bool:
+    """Whether no member has failed, in few operations; only for a host that need not wait."""
+    norms = torch.stack([*torch._foreach_norm(gradients), loss.sum()])
+    return math.isfinite(float(norms.sum())) and float(error.max()) < SOLVE_TOLERANCE

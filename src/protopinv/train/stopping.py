@@ -3,19 +3,20 @@
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 
 class Best:
-    """Copies of the tensors at their best: higher score wins; of equal scores, lower loss.
+    """Copies of the tensors of every member at its best: higher score wins, then lower loss.
 
     A score of NaN never wins.
     """
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
-        nothing_yet = tensors[0].new_full((), torch.inf)  # in the precision of what is offered
-        never = torch.full((), -1, device=tensors[0].device)
+        m = len(tensors[0])
+        nothing_yet = tensors[0].new_full((m,), torch.inf)  # in the precision of what is offered
+        never = torch.full((m,), -1, device=tensors[0].device)
         self._kept = (copied(tensors), -nothing_yet, nothing_yet, never)
 
     @property
@@ -27,27 +28,38 @@ class Best:
     def offer(
         self,
         tensors: Sequence[Tensor],
-        score: Float[Tensor, ""],
-        loss: Float[Tensor, ""],
+        score: Float[Tensor, " m"],
+        loss: Float[Tensor, " m"],
         epoch: int,
     ) -> None:
-        """Keep a copy of the tensors if they are better, without asking the host.
+        """Keep a copy of the tensors of members that are better, without asking a GPU's host.
 
         What is kept changes in one assignment, so Ctrl-C never finds half of it.
         """
         kept, kept_score, kept_loss, kept_epoch = self._kept
         better = (score > kept_score) | ((score == kept_score) & (loss < kept_loss))
+        if not better.is_cuda and not bool(better.any()):
+            return
         self._kept = (
-            tuple(torch.where(better, new, old) for new, old in zip(tensors, kept, strict=True)),
+            chosen(better, tensors, kept),
             torch.where(better, score.to(kept_score), kept_score),
             torch.where(better, loss.to(kept_loss), kept_loss),
             torch.where(better, epoch, kept_epoch),
         )
 
-    def epoch_on_host(self) -> int | None:
-        """When the best was found, counted from zero; None before any. Reads the device."""
-        epoch = int(self._kept[3])
-        return epoch if epoch >= 0 else None
+    def epochs_on_host(self) -> list[int | None]:
+        """When each member was best, counted from zero; None before any. Reads the device."""
+        return [epoch if epoch >= 0 else None for epoch in self._kept[3].tolist()]
+
+
+def chosen(
+    better: Bool[Tensor, " m"], new: Sequence[Tensor], old: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """New tensors for the members that are better, the old ones for the others."""
+    return tuple(
+        torch.where(better.view(-1, *[1] * (a.ndim - 1)), a, b)
+        for a, b in zip(new, old, strict=True)
+    )
 
 
 class Average:

@@ -1,0 +1,141 @@
+"""What classifiers share: labels of every kind, and probabilities."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils import Tags
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+
+from protopinv.errors import ConfigError, DataError
+from protopinv.estimators.checks import plain_labels
+from protopinv.estimators.door import Checked, NetworkEstimator, data_errors
+from protopinv.objective import Classes, Labels, Objective
+
+
+class NetworkClassifier(ClassifierMixin, NetworkEstimator):
+    """A classifier that leaves a plain network behind."""
+
+    classes_: NDArray[Any]
+
+    def _classes_of(self, checked: Checked) -> Classes:
+        """The classes of one label a row."""
+        with data_errors():
+            check_classification_targets(checked.y)
+        y = plain_labels(checked.y)
+        objective = Classes.of(y)
+        if objective.n_outputs < 2:
+            raise DataError(
+                "A classifier needs at least two classes. y holds only one class: "
+                f"{objective.labels[0]!r}. Check the target, or use a constant."
+            )
+        return objective
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Raw outputs, a column a class; for two classes the second minus the first."""
+        outputs = self._outputs(X).numpy()
+        single = isinstance(self.objective_, Classes) and self.objective_.n_outputs == 2
+        return outputs[:, 1] - outputs[:, 0] if single else outputs
+
+
+class ProbabilisticClassifier(NetworkClassifier):
+    """Trained by cross-entropy, so that outputs are logarithms of odds.
+
+    Takes one label a row or, as a matrix of 0 and 1, several at once.
+    """
+
+    def __sklearn_tags__(self) -> Tags:
+        """Several labels a row are fine."""
+        tags: Tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """The probability of each class, in the order of ``classes_``, or of each label."""
+        outputs = self._outputs(X)
+        if isinstance(self.objective_, Labels):
+            return torch.sigmoid(outputs).numpy()
+        return torch.softmax(outputs, dim=1).numpy()
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """The logarithm of ``predict_proba``, without underflow."""
+        outputs = self._outputs(X)
+        if isinstance(self.objective_, Labels):
+            return torch.nn.functional.logsigmoid(outputs).numpy()
+        return torch.log_softmax(outputs, dim=1).numpy()
+
+    def _objective_of(self, checked: Checked) -> Objective:
+        """One class a row, or several labels."""
+        if checked.y.ndim == 1:
+            return self._classes_of(checked)
+        with data_errors():
+            kind = type_of_target(checked.y)
+        if kind != "multilabel-indicator":
+            raise DataError(
+                "Several labels a row must be a matrix of 0 and 1, a column a label. y is a "
+                f"matrix of another kind ({kind}). For several numbers a row use "
+                "ProtoPINVRegressor."
+            )
+        _check_labels(checked.y)
+        return Labels(checked.y.shape[1])
+
+
+def _check_labels(y: NDArray[Any]) -> None:
+    """Every label must be there in some rows and not in others."""
+    constant = (y == y[0]).all(axis=0)
+    if constant.any():
+        column = int(np.flatnonzero(constant)[0])
+        raise DataError(
+            "Every label must be there in some rows and not in others. Column "
+            f"{column} of y is {int(y[0, column])} in all {len(y)} rows. Leave it out."
+        )
+
+
+def class_weights(
+    class_weight: Any, y: NDArray[Any], weight: NDArray[np.float64] | None
+) -> NDArray[np.float64] | None:
+    """Weights of rows, each times that of its class."""
+    if class_weight is None:
+        return weight
+    balanced = isinstance(class_weight, str) and class_weight == "balanced"
+    if not balanced and not isinstance(class_weight, dict):
+        raise ConfigError(
+            "class_weight must be None, 'balanced' or a dict of numbers by class. Got "
+            f"{class_weight!r}. Change it, or leave it at None."
+        )
+    if y.ndim > 1:
+        raise ConfigError(
+            "class_weight goes with one class a row. y has several labels a row. Use sample_weight."
+        )
+    if balanced:
+        return _balanced(y, weight)
+    classes = np.unique(y).tolist()
+    for label, number in class_weight.items():
+        if label not in classes:
+            raise DataError(
+                f"class_weight may name classes of y only: {few(classes)}. Got {label!r}. Check "
+                "its name and type."
+            )
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < np.inf:
+            raise ConfigError(
+                f"class_weight must be numbers, 0 or more. Class {label!r} has {number!r}. "
+                "Change it."
+            )
+    by_class: NDArray[np.float64] = compute_sample_weight(class_weight, y)
+    return by_class if weight is None else by_class * weight
+
+
+def _balanced(y: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Every class counts as much as any other: by the weights of its rows, not their number."""
+    _, codes = np.unique(y, return_inverse=True)
+    mass = np.ones(len(y)) if weight is None else weight
+    total = np.bincount(codes, mass)
+    return mass / total[codes] * mass.sum() / len(total)
+
+
+def few(values: list[Any]) -> str:
+    text = ", ".join(map(repr, values[:6]))
+    return text + (", ..." if len(values) > 6 else "")

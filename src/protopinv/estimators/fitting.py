@@ -1,0 +1,199 @@
+"""What the classifier and the regressor share: from checked rows to a fitted model."""
+
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Generator
+
+from protopinv.bank import Bank
+from protopinv.diagnose import Diagnosis, Perturbation, check_lemma, diagnose
+from protopinv.errors import ConfigError, DataError, NotLearnedWarning, SlowRowsWarning
+from protopinv.estimators.checks import hold_out, memory_named, resolve_device
+from protopinv.estimators.door import Checked, NetworkEstimator, with_image_shape
+from protopinv.estimators.parameters import BankParameters, as_estimator
+from protopinv.features import FeatureMap
+from protopinv.objective import Objective
+from protopinv.train.bank_step import architecture_of
+from protopinv.train.config import TrainConfig
+from protopinv.train.history import History
+from protopinv.train.loop import Observer
+from protopinv.train.model import Model, Start, train_model
+from protopinv.train.progress import progress
+from protopinv.train.settle import check, is_auto, settle
+from protopinv.train.source import Source
+from protopinv.train.threads import threads_for
+
+# A loss this many times that of the best constant has learned nothing.
+NOTHING_LEARNED = 1.05
+
+
+class BankEstimator(NetworkEstimator):
+    """What a fit leaves behind."""
+
+    bank_: Bank
+    config_: TrainConfig
+    features_: FeatureMap
+    history_: History
+    n_iter_: int
+
+
+@as_estimator
+class ProtoPINV(BankParameters, BankEstimator):
+    """A small network whose weights are solved from trained banks of prototypes."""
+
+    def _fit(
+        self, checked: Checked, objective: Objective, config: TrainConfig, observer: Observer | None
+    ) -> Self:
+        """Train on rows that were checked, with a configuration whose images are known."""
+        device = resolve_device(self.device)
+        source, seed = self._source(checked, objective), self._seed()
+        start = self._start(source, config)
+        given = {**self._given(), "image_shape": config.image_shape}
+        if start is not None:
+            given = _going_on(given, start.bank)
+        config = settle(given, source.shape(device))
+        config = with_fast_rows(config, source, device)
+        shown = progress(enabled=bool(self.verbose), also=observer)
+        with shown as watched, memory_named(), threads_for(source, config, device):
+            model = train_model(
+                source,
+                config,
+                seed=seed,
+                device=device,
+                clock=time.perf_counter,
+                held_out=hold_out(source.groups(), config.held_out, seed),
+                observer=watched,
+                start=start,
+            )
+        _warn(model, config)
+        self._learn(checked)
+        self.objective_ = objective
+        self.config_ = config
+        self.bank_ = model.bank
+        self.front_ = model.front
+        self.features_ = model.features
+        self.network_ = model.network
+        self.history_ = model.history
+        self.n_iter_ = model.history.n_epochs
+        return self
+
+    def _prepared(self, X: Any, y: Any, sample_weight: Any) -> tuple[TrainConfig, Checked]:
+        """Parameters first, then rows: whichever is wrong, nothing has happened yet."""
+        if isinstance(self.verbose, str) or not isinstance(self.verbose, int | np.integer):
+            raise ConfigError(
+                f"verbose must be a whole number or a bool. Got {self.verbose!r}. Leave it at 0."
+            )
+        if not isinstance(self.warm_start, bool | np.bool_):
+            raise ConfigError(
+                f"warm_start must be True or False. Got {self.warm_start!r}. Leave it at False."
+            )
+        config, X = with_image_shape(self.config(), X)
+        return config, self._checked(X, y, sample_weight)
+
+    def _start(self, source: Source, config: TrainConfig) -> Start | None:
+        """What to go on from, if that is asked for and there is anything."""
+        if not self.warm_start or not hasattr(self, "bank_"):
+            return None
+        n_features = self.network_.sizes[0] if self.front_ is None else self.front_.n_inputs
+        if source.X.shape[1] != n_features:
+            raise DataError(
+                f"A warm start needs the features of the last fit: {n_features}. X has "
+                f"{source.X.shape[1]}. Set warm_start=False."
+            )
+        if source.objective.describe().keys() != self.objective_.describe().keys() or (
+            source.objective.n_outputs != self.objective_.n_outputs
+        ):
+            raise DataError(
+                f"A warm start needs the targets of the last fit: {self.objective_.n_outputs} "
+                f"outputs. y asks for {source.objective.n_outputs}. Set warm_start=False."
+            )
+        sizes = config.widths if not is_auto(self.hidden_sizes) else None
+        if sizes is not None and sizes != tuple(H.shape[-1] for H in self.bank_.hidden):
+            raise ConfigError(
+                "A warm start keeps the hidden sizes of the last fit. Got "
+                f"hidden_sizes={self.hidden_sizes!r}. Set warm_start=False."
+            )
+        return Start(self.bank_, self.front_, self.features_)
+
+    @property
+    def n_trained_(self) -> int:
+        """Numbers that were trained: those of the banks whose mean is predicted."""
+        return self.bank_.n_trained
+
+    def diagnose(self) -> Diagnosis:
+        """Conditioning and sensitivity of every layer's solve, of the first member."""
+        check_is_fitted(self, "bank_")
+        return diagnose(self.bank_.member(0), architecture_of(self.config_))
+
+    def check_lemma(self, size: float = 1e-4, seed: int = 0) -> tuple[Perturbation, ...]:
+        """How far every layer's weights move when its prototypes do, next to Lemma 1's bound.
+
+        They are moved in a random direction, by ``size`` times the norm of the prototype matrix.
+        """
+        check_is_fitted(self, "bank_")
+        generator = Generator().manual_seed(seed)
+        architecture = architecture_of(self.config_)
+        return check_lemma(self.bank_.member(0), architecture, size=size, generator=generator)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a file that ``protopinv.load`` reads."""
+        from protopinv.estimators.saving import save
+
+        save(self, path)
+
+    def config(self) -> TrainConfig:
+        """The hyperparameters, checked; raises ConfigError for a value outside its range.
+
+        What is "auto" has a usual value here; ``config_`` has the one that was used.
+        """
+        return check(self._given())
+
+
+def _going_on(given: dict[str, Any], bank: Bank) -> dict[str, Any]:
+    """What a warm start settles: the shape of the banks there are, and no folds."""
+    shape = {
+        "n_prototypes": bank.n_prototypes,
+        "hidden_sizes": tuple(H.shape[-1] for H in bank.hidden),
+        "n_members": bank.n_members,
+        "early_stopping": False,
+    }
+    return {**given, **{name: v for name, v in shape.items() if is_auto(given[name])}}
+
+
+def with_fast_rows(config: TrainConfig, source: Source, device: torch.device) -> TrainConfig:
+    """Rows in bfloat16 only where the device has instructions for it."""
+    if config.row_dtype != "bfloat16" or source.shape(device).fast_bfloat16:
+        return config
+    warnings.warn(
+        SlowRowsWarning(
+            "row_dtype='bfloat16' needs a device with instructions for it. This one has none, and "
+            "would be many times slower than with float32. Went on with row_dtype='same'."
+        ),
+        stacklevel=4,
+    )
+    return replace(config, row_dtype="same")
+
+
+def _warn(model: Model, config: TrainConfig) -> None:
+    """What a user should hear of a training that is over."""
+    for warning in model.history.warnings():
+        warnings.warn(warning, stacklevel=4)
+    losses = model.history.loss
+    if model.history.ending == "interrupted" or not losses or model.history.kept_epoch is None:
+        return
+    last = losses[min(model.history.kept_epoch + 1, len(losses) - 1)]
+    if not last <= NOTHING_LEARNED * model.constant_loss + 1e-6:
+        warnings.warn(
+            NotLearnedWarning(
+                f"The network should fit its rows better than a constant does. Its loss is "
+                f"{last:.4g}, that of a constant {model.constant_loss:.4g}. Lower lr (it was "
+                f"{config.lr:g}), or train for more epochs (max_epochs={config.max_epochs})."
+            ),
+            stacklevel=4,
+        )

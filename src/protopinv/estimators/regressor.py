@@ -1,0 +1,93 @@
+"""ProtoPINVRegressor: numbers from a closed-form prototype network."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
+
+from protopinv.errors import DataError
+from protopinv.estimators.door import Checked
+from protopinv.estimators.fitting import ProtoPINV
+from protopinv.estimators.parameters import as_estimator, documented
+from protopinv.objective import Numbers
+from protopinv.train.config import TrainConfig
+from protopinv.train.loop import Observer
+
+
+@documented
+@as_estimator
+class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
+    """A small network for numbers, with weights solved from trained banks of prototypes.
+
+    Adam trains prototype inputs, hidden targets and outputs; every weight matrix is the ridge
+    regression from one to the next, solved anew at each step. Takes one target a row or several;
+    they are scaled inside, and predictions come in the units of ``y``.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    network_ : Network
+        The plain network on original features, behind ``front_`` if there is one, in float64.
+    objective_ : Numbers
+        How targets are scaled, and their loss.
+    config_ : TrainConfig
+        The hyperparameters as they were used: every "auto" settled.
+    bank_ : Bank
+        The trained prototypes of every member whose mean is predicted, members first.
+    front_ : Stem, Squash or None
+        What stands before the network and does not fold into it.
+    features_ : FeatureMap
+        Scaling and projection before the network, already folded into ``network_``.
+    history_ : History
+        Loss, learning rate, ridges and validation score of every epoch, and what the guard did.
+    n_iter_ : int
+        Epochs that were run.
+    """
+
+    loss: str = TrainConfig.loss
+
+    def __sklearn_tags__(self) -> Tags:
+        """Several targets a row are fine."""
+        tags: Tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, observer: Observer | None = None
+    ) -> Self:
+        """Train on rows ``X`` and numbers ``y``, of which each counts as its weight says.
+
+        ``observer`` is shown every epoch's report; if it returns True, training ends there.
+        """
+        config, checked = self._prepared(X, y, sample_weight)
+        numbers = _numbers(checked.y)
+        objective = Numbers.of(numbers, checked.weight, config.loss)
+        if not np.isfinite(objective.encode(numbers)).all():
+            raise DataError(
+                "Targets must be small enough to be squared, at most about 1e150. y holds larger "
+                "ones. Rescale it."
+            )
+        checked = Checked(checked.X, numbers, checked.weight, checked.learned)
+        return self._fit(checked, objective, config, observer)
+
+
+def _numbers(y: NDArray[Any]) -> NDArray[np.float64]:
+    try:
+        numbers: NDArray[np.float64] = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"Targets must be numbers. y holds {y.dtype.name} such as {y.flat[0]!r}. Convert them, "
+            "or use ProtoPINVClassifier for classes."
+        ) from error
+    if not np.isfinite(numbers).all():
+        row = int(np.flatnonzero(~np.isfinite(numbers.reshape(len(y), -1)).all(axis=1))[0])
+        raise DataError(
+            f"Targets must be finite numbers. Row {row} of y is {y[row]}: NaN or infinity. Fill it "
+            "in or leave the row out."
+        )
+    return numbers

@@ -1,0 +1,133 @@
+"""One number or several for each row, by squared or Huber loss; scaled inside."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, Shaped
+from numpy.typing import NDArray
+from torch import Tensor
+
+from protopinv.features import weighted_quantiles
+from protopinv.objective.objective import Judged, Objective, Outputs
+
+# Beyond so many units of spread an error counts by its size, no longer by its square.
+HUBER_FROM = 1.0
+# The spread of the middle half of a normal distribution, in standard deviations.
+MIDDLE_HALF = 1.349
+
+
+@dataclass(frozen=True)
+class Numbers(Objective):
+    """Targets are (y - centre) / spread, a column a target.
+
+    ``variance`` is that of the scaled targets: 1, unless centre and spread are robust ones.
+    ``is_column`` remembers that y came as a plain list of numbers.
+    """
+
+    centre: tuple[float, ...]
+    spread: tuple[float, ...]
+    variance: tuple[float, ...]
+    is_column: bool = True
+    loss: str = "squared"
+
+    measure = "R2"
+
+    @classmethod
+    def of(cls, y: NDArray[np.float64], weight: NDArray[Any] | None, loss: str) -> "Numbers":
+        """Mean and standard deviation of each column; median and middle half for Huber loss.
+
+        Both by the weights of the rows. A column that does not vary is only shifted.
+        """
+        columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        mass = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+        mass = mass / mass.sum()
+        centre = mass @ columns
+        variance = mass @ (columns - centre) ** 2
+        # numbers as equal as rounding allows do not vary
+        varies = variance > (np.finfo(np.float64).eps * np.abs(centre)) ** 2 * len(y)
+        spread = np.sqrt(np.where(varies, variance, 1.0))
+        if loss == "huber":
+            given = torch.from_numpy(columns), torch.from_numpy(mass)
+            found = weighted_quantiles(*given, (0.25, 0.5, 0.75))
+            low, centre, high = (quantile.numpy() for quantile in found)
+            middle = (high - low) / MIDDLE_HALF
+            spread = np.where(middle > 1e-9 * spread, middle, spread)
+        scaled = np.where(varies, variance, 1.0) / spread**2
+        return cls(*(tuple(v.tolist()) for v in (centre, spread, scaled)), np.ndim(y) == 1, loss)
+
+    @property
+    def n_outputs(self) -> int:
+        """One for each target."""
+        return len(self.centre)
+
+    def encode(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Scaled, a column a target."""
+        columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        scaled: NDArray[Any] = (columns - self.centre) / self.spread
+        return scaled
+
+    def decode(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
+        """As y came: a list of numbers or a column for each target."""
+        return outputs[:, 0] if self.is_column else outputs
+
+    def describe(self) -> dict[str, Any]:
+        """The scaling, the loss, and whether there was one column."""
+        return {
+            "centre": list(self.centre),
+            "spread": list(self.spread),
+            "variance": list(self.variance),
+            "is_column": self.is_column,
+            "loss": self.loss,
+        }
+
+    def under(self, knobs: Mapping[str, Any]) -> Self:
+        """With the loss that is asked for."""
+        return replace(self, loss=knobs["loss"])
+
+    def first_outputs(
+        self,
+        wanted: Int[Tensor, " p"],  # noqa: ARG002
+        targets: Shaped[Tensor, "p *target"],
+    ) -> Float[Tensor, "p k"]:
+        """The targets of the rows that prototypes start as."""
+        return targets.clone()
+
+    def for_projection(self, targets: Shaped[Tensor, "n *target"]) -> Float[Tensor, "n q"]:
+        """The scaled targets."""
+        return targets.double()
+
+    def judge(self, outputs: Outputs, targets: Shaped[Tensor, "n *target"]) -> Judged:
+        """The mean over targets of e^2 or, for Huber loss, of 2 |e| - 1 beyond |e| = 1."""
+        error = outputs - targets.T.to(outputs.dtype)
+        k = outputs.shape[1]
+        if self.loss == "squared":
+            losses = error.square().mean(1)
+            return Judged(losses, error.mul_(2 / k), losses)
+        near = error.clamp(-HUBER_FROM, HUBER_FROM)
+        losses = (near * (2 * error - near)).mean(1)
+        return Judged(losses, near.mul_(2 / k), losses)
+
+    def scores(
+        self, outputs: Outputs, targets: Shaped[Tensor, "n *target"]
+    ) -> Float[Tensor, "m n"]:
+        """1 - e^2 / variance, the mean over targets: R2 with the variance of the training rows."""
+        variance = torch.tensor(self.variance, dtype=outputs.dtype, device=outputs.device)
+        error = outputs - targets.T.to(outputs.dtype)
+        return 1 - (error.square() / variance[:, None]).mean(1)
+
+    def constant(
+        self, targets: Shaped[Tensor, "n *target"], weight: Float[Tensor, " n"]
+    ) -> Float[Tensor, " k"]:
+        """The mean; for Huber loss the median, which is close to the best and zero by scaling."""
+        if self.loss == "huber":
+            return weight.new_zeros(self.n_outputs)
+        return weight @ targets.to(weight)
+
+    def fold(self, W: Float[Tensor, "_ k"]) -> Float[Tensor, "_ k"]:
+        """W spread, and the centre in the bias."""
+        scaled = W * torch.tensor(self.spread, dtype=W.dtype, device=W.device)
+        scaled[0] += torch.tensor(self.centre, dtype=W.dtype, device=W.device)
+        return scaled

@@ -1,0 +1,119 @@
+"""The protocol of an objective: targets, loss with its gradient, score, and how outputs begin."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, Shaped
+from numpy.typing import NDArray
+from torch import Tensor
+
+# One number for all members of a population, or one each.
+Knob = float | Float[Tensor, " m"]
+
+# Outputs lie before rows in here: with few of them that is several times faster on a CPU.
+Outputs = Float[Tensor, "m k n"]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What outputs are worth, row by row, for every member of a population.
+
+    ``gradient`` is that of ``losses``, what is minimised. ``plain`` is the same without what is
+    only there to regularise; rows that were held out are judged by it.
+    """
+
+    losses: Float[Tensor, "m n"]
+    gradient: Outputs
+    plain: Float[Tensor, "m n"]
+
+
+class Objective(ABC):
+    """One kind of target. ``kernel`` names the fused kernel for the last layer that may serve it.
+
+    ``measure`` says what ``scores`` mean once they are averaged over rows.
+    """
+
+    kernel: str | None = None
+    measure: str
+
+    @property
+    @abstractmethod
+    def n_outputs(self) -> int:
+        """Outputs of the network."""
+
+    @property
+    def n_groups(self) -> int:
+        """Kinds of rows that prototypes should speak for evenly; 1 where there are none."""
+        return 1
+
+    def groups(self, targets: Shaped[Tensor, "n *target"]) -> Int[Tensor, " n"]:
+        """The kind of each row, for a balanced start, folds and a hold-out."""
+        return torch.zeros(len(targets), dtype=torch.long)
+
+    @abstractmethod
+    def encode(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Targets as users give them, checked, to what the core works with."""
+
+    @abstractmethod
+    def decode(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
+        """Predictions as users expect them, from outputs of the folded network, a row each."""
+
+    def describe(self) -> dict[str, Any]:
+        """What a file must hold to make this objective again, as plain JSON values."""
+        return {}
+
+    def under(self, knobs: Mapping[str, Any]) -> Self:
+        """The same with what it takes of the hyperparameters, each one value or one a member."""
+        return self
+
+    @abstractmethod
+    def first_outputs(
+        self, wanted: Int[Tensor, " p"], targets: Shaped[Tensor, "p *target"]
+    ) -> Float[Tensor, "p k"]:
+        """Outputs of prototypes that start as rows with these targets, in the groups wanted."""
+
+    @abstractmethod
+    def for_projection(self, targets: Shaped[Tensor, "n *target"]) -> Float[Tensor, "n q"]:
+        """What PLS correlates features with, in float64."""
+
+    @abstractmethod
+    def judge(self, outputs: Outputs, targets: Shaped[Tensor, "n *target"]) -> Judged:
+        """Loss and gradient of every row."""
+
+    @abstractmethod
+    def scores(
+        self, outputs: Outputs, targets: Shaped[Tensor, "n *target"]
+    ) -> Float[Tensor, "m n"]:
+        """How good each answer is: its mean over rows is the score."""
+
+    @abstractmethod
+    def constant(
+        self, targets: Shaped[Tensor, "n *target"], weight: Float[Tensor, " n"]
+    ) -> Float[Tensor, " k"]:
+        """The best outputs that do not look at the row; weights sum to one."""
+
+    def mixed(
+        self,
+        targets: Shaped[Tensor, "n *target"],
+        others: Shaped[Tensor, "n *target"],
+        share: Float[Tensor, "n 1"],
+    ) -> Float[Tensor, "n k"]:
+        """(1 - share) target + share of another row's."""
+        return targets.lerp(others, share.to(targets))
+
+    def fold(self, W: Float[Tensor, "_ k"]) -> Float[Tensor, "_ k"]:
+        """The last layer with outputs in the units that users know."""
+        return W
+
+    def constant_loss(
+        self, targets: Shaped[Tensor, "n *target"], weight: Float[Tensor, " n"] | None
+    ) -> float:
+        """The mean loss of the best constant: what a network must beat to have learned anything."""
+        mass = torch.ones(len(targets)) if weight is None else weight
+        mass = (mass / mass.sum()).to(targets.device, torch.float64)
+        outputs = self.constant(targets, mass)[None, :, None].expand(-1, -1, len(targets))
+        return float(self.judge(outputs.contiguous(), targets).plain[0] @ mass)

@@ -1,0 +1,131 @@
+"""Epochs chosen by cross-validation: folds and the bank of all rows train side by side.
+
+A fold is a member of the population whose held-out rows have weight zero. What its network says of
+these rows falls out of the same pass, and the epoch at which the folds are best on average is read
+off the others' track. Nothing is trained twice.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from protopinv.train.rows import Rows
+from protopinv.train.stopping import chosen
+
+# Epochs over which the loss on held-out rows is averaged, so that one lucky epoch does not win.
+SMOOTHED = 9
+HALF = SMOOTHED // 2
+# Training ends when the lowest loss is this share of all epochs ago.
+PATIENCE = 0.3
+GPU_LOOKS = 10
+
+
+def deal_folds(groups: NDArray[np.integer], n_folds: int, seed: int) -> NDArray[np.int64]:
+    """The fold of each row: every group is dealt out like cards, in a random order.
+
+    Groups of fewer rows than folds are in none, -1: a fold could not learn what it is judged by.
+    """
+    shuffled = np.random.default_rng(seed).permutation(len(groups))
+    dealt = shuffled[np.argsort(groups[shuffled], kind="stable")]
+    common = np.bincount(groups) >= n_folds
+    dealt = dealt[common[groups[dealt]]]
+    folds = np.full(len(groups), -1)
+    folds[dealt] = np.arange(len(dealt)) % n_folds
+    return folds
+
+
+def crossed(rows: Rows, fold: Int[Tensor, " n"], n_full: int, n_judged: int) -> Rows:
+    """The rows for a population: so many members that see all of them, then one for each fold.
+
+    ``fold`` says which rows each fold leaves out. Of these only the first ``n_judged`` rows count
+    when it is judged: distorted copies of images come behind.
+    """
+    n_folds = int(fold.max()) + 1
+    weight = rows.X.new_ones(1, len(rows)) if rows.weight is None else rows.weight
+    weight = weight.to(torch.get_default_dtype() if rows.X.dtype == torch.bfloat16 else rows.X.dtype)
+    left_out = fold == torch.arange(n_folds, device=fold.device)[:, None]
+    seen = weight * ~left_out
+    seen = seen * (len(rows) / seen.sum(1, keepdim=True))
+    held = weight * left_out
+    held[:, n_judged:] = 0
+    held = held / held.sum(1, keepdim=True)
+    return Rows(
+        rows.X,
+        rows.y,
+        torch.cat([weight.expand(n_full, -1), seen]),
+        torch.cat([torch.zeros_like(held[:1]).expand(n_full, -1), held]),
+        fold,
+    )
+
+
+class EpochChoice:
+    """Keeps the state of all members at the epoch where the loss on held-out rows is lowest.
+
+    ``remember`` is given the state after an epoch, then ``judge`` the mean loss of the folds. The
+    loss is smoothed over the epochs around, so the last few states are kept until theirs is known.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], n_full: int, max_epochs: int) -> None:
+        self._n_full = n_full
+        self._patience = max(1, round(PATIENCE * max_epochs))
+        self._recent = [[torch.empty_like(t) for t in tensors] for _ in range(HALF + 1)]
+        self._best = [tensor.detach().clone() for tensor in tensors]
+        self._losses: list[Tensor] = []
+        self._lowest = torch.full((), torch.inf, device=tensors[0].device)
+        self._at = torch.zeros((), dtype=torch.long, device=tensors[0].device)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The state that was chosen."""
+        return self._best
+
+    def length_on_host(self) -> int:
+        """Epochs that led to it. Reads the device."""
+        return int(self._at)
+
+    @torch.no_grad()
+    def remember(self, tensors: Sequence[Tensor]) -> None:
+        """The state after one more epoch."""
+        torch._foreach_copy_(self._recent[len(self._losses) % len(self._recent)], list(tensors))
+
+    def judge(self, held_loss: Float[Tensor, " m"]) -> None:
+        """The loss of each member on the rows it left out, in the state remembered last."""
+        self._losses.append(held_loss[self._n_full :].mean())
+        if len(self._losses) > HALF:
+            self._decide(len(self._losses) - 1 - HALF)
+
+    def finish(self) -> None:
+        """Decide on the last few states too."""
+        for epoch in range(max(0, len(self._losses) - HALF), len(self._losses)):
+            self._decide(epoch)
+
+    def stalled(self) -> bool:
+        """Whether the lowest loss is long past; on a GPU asked only now and then."""
+        n = len(self._losses)
+        if n == 0 or (self._lowest.is_cuda and n % GPU_LOOKS):
+            return False
+        return n - self.length_on_host() >= self._patience
+
+    def _decide(self, epoch: int) -> None:
+        """Whether this epoch is the best so far, by the mean loss of those around it.
+
+        At either end the outermost loss counts for those that are not there.
+        """
+        last = len(self._losses) - 1
+        window = [self._losses[min(max(e, 0), last)] for e in range(epoch - HALF, epoch + HALF + 1)]
+        loss = torch.stack(window).mean()
+        better = loss < self._lowest
+        place = epoch % len(self._recent)
+        if not better.is_cuda:
+            if bool(better):
+                self._best, self._recent[place] = self._recent[place], self._best
+                self._lowest, self._at = loss, torch.tensor(epoch + 1)
+            return
+        everyone = better.expand(len(self._best[0]))
+        self._best = list(chosen(everyone, self._recent[place], self._best))
+        self._lowest = torch.where(better, loss.to(self._lowest), self._lowest)
+        self._at = torch.where(better, epoch + 1, self._at)

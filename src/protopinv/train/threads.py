@@ -1,0 +1,44 @@
+"""How many threads a training may use: small work is done sooner by one.
+
+Threads of a pool wait for each other by spinning. For small products that costs more than it saves,
+and two programs that do so on the same cores stall each other many times over.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from protopinv.train.config import TrainConfig
+from protopinv.train.source import Source
+
+# Multiplications a pass over the rows and the bank from which on a second thread pays.
+WORK_FOR_THREADS = 2**30
+
+
+def work_of(source: Source, config: TrainConfig) -> int:
+    """About how many multiplications one step takes, for all members."""
+    rows = len(source.X) * (1 + config.image_copies)
+    if config.batch_size is not None:
+        rows = min(rows, config.batch_size)
+    d = source.X.shape[1] if config.n_components is None else min(source.X.shape[1], config.n_components)
+    sizes = (d, *config.widths, source.objective.n_outputs)
+    through = sum(a * b for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+    p = config.n_prototypes
+    solves = len(config.widths) * p**2 * (p + max(sizes))
+    return config.n_members * (2 * rows * through + solves)
+
+
+@contextmanager
+def threads_for(source: Source, config: TrainConfig, device: torch.device) -> Iterator[None]:
+    """One thread in here for small work on a CPU; afterwards as many as before."""
+    before = torch.get_num_threads()
+    small = device.type == "cpu" and work_of(source, config) < WORK_FOR_THREADS
+    if not small or before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
