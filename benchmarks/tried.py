@@ -19,8 +19,9 @@ import torch
 from torch import Generator, Tensor
 
 from protopinv.bank import Bank
-from protopinv.bench.methods import SHAPE, Parameters
+from protopinv.bench.plans import record_name
 from protopinv.bench.record import Record
+from protopinv.bench.shape import SHAPE, Parameters
 from protopinv.bench.tasks import DATASETS, Task, load_task
 from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
@@ -194,7 +195,7 @@ def main() -> None:
         "base": BASE,
         "quick": options.quick,
     }
-    name = f"tried{'-quick' if options.quick else ''}-{options.device}"
+    name = record_name("tried", options.device, quick=options.quick)
     record = Record(options.records, name, plan, options.device)
     for label, idea in IDEAS.items():
         means = []

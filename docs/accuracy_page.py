@@ -8,14 +8,9 @@ from results_page import recipe
 
 from protopinv.bench.contenders import ROWS
 from protopinv.bench.contest import FOLDS, LEVEL, SCORED_FOLDS, accuracies_of, standings
-from protopinv.bench.paper import percent
-from protopinv.bench.tables import (
-    NAMES,
-    accuracy_table,
-    each_table,
-    markdown,
-    standings_table,
-)
+from protopinv.bench.markdown import markdown
+from protopinv.bench.scores import percent
+from protopinv.bench.tables import NAMES, accuracy_table, each_table, standings_table
 from protopinv.bench.tasks import DATASETS, HELD_OUT
 from protopinv.train.settle import (
     FOLDS_LEAST_OF_A_CLASS,

@@ -7,9 +7,10 @@ from typing import Any
 import results_figures as figures
 
 from protopinv.bench.evidence import MEASURES, Ablations, gap_correlation
+from protopinv.bench.markdown import markdown
 from protopinv.bench.methods import CLOSED_FORM_SHARE
 from protopinv.bench.table_verdicts import table_verdicts
-from protopinv.bench.tables import NAMES, markdown, paper_table, sweep_tables
+from protopinv.bench.tables import NAMES, paper_table, sweep_tables
 from protopinv.bench.theory_verdicts import theory_verdicts
 from protopinv.bench.verdicts import verdicts
 

@@ -9,13 +9,16 @@ import pytest
 
 from protopinv.bench.ablations import SEARCHED_PARTS, cell_key
 from protopinv.bench.evidence import Ablations, rank_correlation
-from protopinv.bench.methods import METHODS, SHAPE
-from protopinv.bench.paper import percent, table_rows
+from protopinv.bench.markdown import markdown
+from protopinv.bench.methods import METHODS
+from protopinv.bench.paper import table_rows
 from protopinv.bench.recipes import RECIPES
 from protopinv.bench.record import newest_records
+from protopinv.bench.scores import percent
+from protopinv.bench.shape import SHAPE
 from protopinv.bench.sweeps import SWEEPS, decay_label
 from protopinv.bench.table_verdicts import table_verdicts
-from protopinv.bench.tables import markdown, paper_table, sweep_tables
+from protopinv.bench.tables import paper_table, sweep_tables
 from protopinv.bench.theory_verdicts import theory_verdicts
 from protopinv.bench.verdicts import CLAIMS, verdicts
 

@@ -13,11 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from protopinv.bench.methods import SHAPE, Parameters, draw_ours, raise_if_interrupted
-from protopinv.bench.paper import Say, require_counts, require_some
+from protopinv.bench.methods import draw_ours, raise_if_interrupted
+from protopinv.bench.paper import require_some
+from protopinv.bench.plans import record_name, require_counts
 from protopinv.bench.recipes import RECIPES
-from protopinv.bench.record import Cell, Record
+from protopinv.bench.record import Cell, Record, Say
 from protopinv.bench.search import search
+from protopinv.bench.shape import SHAPE, Parameters
 from protopinv.bench.sweeps import SWEEPS, Sweep, fixed_part
 from protopinv.bench.tasks import DATASETS, Task, load_task
 from protopinv.diagnose import (
@@ -74,10 +76,8 @@ def measure_ablations(
         **asdict(plan),
         "recipe": {**SHAPE, **recipe},
     }
-    file = f"ablations{'-quick' if plan.quick else ''}-{plan.dataset}-{device}"
-    record = Record(folder, file, content, device, fresh=fresh)
-    if record.kept:
-        say(f"continuing {record.path}: {record.kept} cells are kept")
+    name = record_name("ablations", plan.dataset, device, quick=plan.quick)
+    record = Record(folder, name, content, device, fresh=fresh, say=say)
     task = load_task(plan.dataset, quick=plan.quick)
     for name in (name for name in plan.sweeps if name != SEARCH):
         sweep = SWEEPS[name]

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from protopinv.bench.contenders import MOST_PASSES, MOST_TRAINED, ROWS, Row, contenders
-from protopinv.bench.paper import Say, Score, chosen, percent, require_counts, require_some, scored
-from protopinv.bench.record import Record
+from protopinv.bench.paper import chosen, require_some, scored
+from protopinv.bench.plans import record_name, require_counts
+from protopinv.bench.record import Record, Say
+from protopinv.bench.scores import Score, percent
 from protopinv.bench.tasks import DATASETS, Rows, Task, load_task
 
 
@@ -41,10 +43,8 @@ def measure_accuracy(
         "most_passes": MOST_PASSES,
         **asdict(plan),
     }
-    name = f"accuracy{'-quick' if plan.quick else ''}-{row.key}-{plan.dataset}-{device}"
-    record = Record(folder, name, content, device, fresh=fresh)
-    if record.kept:
-        say(f"continuing {record.path}: {record.kept} cells are kept")
+    name = record_name("accuracy", row.key, plan.dataset, device, quick=plan.quick)
+    record = Record(folder, name, content, device, fresh=fresh, say=say)
     task = load_task(plan.dataset, quick=plan.quick)
     for method in contenders(row, plan.dataset):
         winner = chosen(record, method, task, plan, device)

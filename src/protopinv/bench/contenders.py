@@ -12,7 +12,8 @@ from functools import partial
 from random import Random
 
 from protopinv.baselines import MLPBaselineClassifier
-from protopinv.bench.methods import Method, Parameters, between
+from protopinv.bench.methods import Method, between
+from protopinv.bench.shape import Parameters
 from protopinv.estimators import ProtoPINVClassifier
 
 MOST_TRAINED = 138_500

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Generator
 
-from protopinv.bench.paper import Say
-from protopinv.bench.record import Record
+from protopinv.bench.record import Record, Say
 from protopinv.bench.timing import crossing, exponent, medians
 from protopinv.solve import solve_layers
 from protopinv.train.bank_step import BankStep

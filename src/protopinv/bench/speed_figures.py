@@ -12,7 +12,7 @@ from torch import Generator
 
 from protopinv.baselines.mlp import WeightStep, first_weights
 from protopinv.bench.listing import PaperListing
-from protopinv.bench.methods import SHAPE, Parameters
+from protopinv.bench.shape import SHAPE, Parameters
 from protopinv.bench.tasks import Task
 from protopinv.bench.timing import Machine, by_part, medians, seconds
 from protopinv.kernels import switched_off

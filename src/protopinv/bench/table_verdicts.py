@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from protopinv.bench.paper import Score, TableRow, table_rows
+from protopinv.bench.paper import TableRow, table_rows
+from protopinv.bench.scores import Score
 from protopinv.bench.tables import NAMES
 from protopinv.bench.verdicts import Judgement, Verdict
 

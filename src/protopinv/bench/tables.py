@@ -6,26 +6,12 @@ from typing import Any
 from protopinv.bench.ablations import runs_of, searched_runs
 from protopinv.bench.accuracy import meetings
 from protopinv.bench.contest import REFERENCE, accuracies_of, standings
-from protopinv.bench.paper import Score, TableRow, percent, table_rows
+from protopinv.bench.markdown import markdown
+from protopinv.bench.paper import TableRow, table_rows
+from protopinv.bench.scores import Score, percent
 from protopinv.bench.sweeps import SWEEPS
 
 NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion"}
-
-
-def markdown(
-    header: Sequence[str], rows: Sequence[Sequence[str]], *, aligned: bool = True
-) -> list[str]:
-    """Columns between bars, aligned unless their cells are sentences."""
-    lines = [header, *rows] if aligned else [header]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-
-    def joined(cells: Sequence[str]) -> str:
-        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        return f"| {' | '.join(padded)} |"
-
-    return [joined(header), f"|{'|'.join('-' * (width + 2) for width in widths)}|"] + [
-        joined(row) for row in rows
-    ]
 
 
 def paper_table(*records: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
-from protopinv.bench.methods import SHAPE, Parameters
+from protopinv.bench.shape import SHAPE, Parameters
 from protopinv.bench.tasks import Task
 from protopinv.bench.timing import medians, seconds
 from protopinv.estimators import ProtoPINVClassifier
