@@ -1,6 +1,6 @@
 """Ideas around the recipe, one at a time: what each does to the accuracy on held-out rows.
 
-    python benchmarks/tried.py [--device cuda] [--seeds 3] [--records DIR] [--quick]
+    python -m benchmarks.tried [--device cuda] [--seeds 3] [--records DIR] [--quick]
 
 The library holds what won. Ideas that lost live here only: other starts of the bank, other
 optimisers, restarts.
@@ -31,7 +31,7 @@ from protopinv.train.prepare import LabelledRows, first_bank, noise_generator, p
 from protopinv.train.rows import Rows
 
 RECORDS = Path(__file__).parent / "records"
-# The winners of the recorded search of ``bench paper`` with input noise.
+# The winners of the recorded search for the paper's table with input noise.
 BASE: dict[str, Parameters] = {
     "mnist": {
         **SHAPE,

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from protopinv.bench.methods import draw_ours, raise_if_interrupted
-from protopinv.bench.paper import require_some
+from benchmarks.choices import require_some
+from benchmarks.paper.methods import draw_ours, raise_if_interrupted
+from benchmarks.paper.recipes import RECIPES
+from benchmarks.paper.search import search
+from benchmarks.paper.sweeps import SWEEPS, Sweep, fixed_part
 from protopinv.bench.plans import record_name, require_counts
-from protopinv.bench.recipes import RECIPES
 from protopinv.bench.record import Cell, Record, Say
-from protopinv.bench.search import search
 from protopinv.bench.shape import SHAPE, Parameters
-from protopinv.bench.sweeps import SWEEPS, Sweep, fixed_part
 from protopinv.bench.tasks import DATASETS, Task, load_task
 from protopinv.diagnose import (
     Diagnosis,

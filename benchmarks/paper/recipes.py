@@ -1,4 +1,4 @@
-"""Hyperparameters of the paper's shape, as the recorded search of ``bench paper`` chose them."""
+"""Hyperparameters of the paper's shape, as the recorded search for its table chose them."""
 
 from protopinv.bench.shape import Parameters
 

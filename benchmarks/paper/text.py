@@ -1,15 +1,13 @@
-"""Tables as text that reads well in a terminal and in Markdown."""
+"""Table 1 and the tables of the ablations, as text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from protopinv.bench.ablations import runs_of, searched_runs
-from protopinv.bench.accuracy import meetings
-from protopinv.bench.contest import REFERENCE, accuracies_of, standings
+from benchmarks.paper.ablations import runs_of, searched_runs
+from benchmarks.paper.sweeps import SWEEPS
+from benchmarks.paper.table1 import TableRow, table_rows
 from protopinv.bench.markdown import markdown
-from protopinv.bench.paper import TableRow, table_rows
 from protopinv.bench.scores import Score, percent
-from protopinv.bench.sweeps import SWEEPS
 
 NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion"}
 
@@ -20,26 +18,6 @@ def paper_table(*records: Mapping[str, Any]) -> list[str]:
     header = ["method", "trained", "shipped", "fit", "on", *(f"{NAMES[d]} %" for d in datasets)]
     rows = [_table_row(row, record, datasets) for record in records for row in table_rows(record)]
     return markdown(header, rows)
-
-
-def accuracy_table(*records: Mapping[str, Any]) -> list[str]:
-    """A line a row and data set: ours, the MLP, and the difference."""
-    header = ["row", "data", "protopinv %", "MLP %", "ahead by", "drawn", "drawn, MLP"]
-    return markdown(
-        header,
-        [
-            [
-                m.row.title,
-                NAMES[m.dataset],
-                str(m.ours),
-                str(m.mlp),
-                f"{m.ahead:+.2f}",
-                f"{m.ours_drawn:.2f}",
-                f"{m.mlp_drawn:.2f}",
-            ]
-            for m in meetings(*records)
-        ],
-    )
 
 
 def sweep_tables(records: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -66,43 +44,6 @@ def sweep_tables(records: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     header = ["What is trained, each searched", *(f"{NAMES[dataset]} %" for dataset in datasets)]
     return [*lines, *markdown(header, rows)]
-
-
-def contest_tables(record: Mapping[str, Any]) -> list[str]:
-    """Who stands where, then every table with its gap to LightGBM."""
-    return [*standings_table(record), "", *each_table(record)]
-
-
-def standings_table(
-    record: Mapping[str, Any], kind: str = "accuracies", *, timed: bool = True
-) -> list[str]:
-    """Mean rank, mean score, who wins against whom, and how long a fit takes."""
-    rows = [
-        [
-            standing.name,
-            f"{standing.mean_rank:.2f}",
-            f"{100 * standing.mean_accuracy:.2f}",
-            f"{standing.wins} / {standing.level} / {standing.losses}",
-            *([f"{standing.seconds:.2f} s"] if timed else []),
-        ]
-        for standing in standings(record, kind=kind)
-    ]
-    header = ["", "mean rank", "mean %", f"wins / level / losses to {REFERENCE}"]
-    return markdown([*header, *(["mean fit"] if timed else [])], rows)
-
-
-def each_table(record: Mapping[str, Any]) -> list[str]:
-    """Every table with its gap to LightGBM."""
-    names = record["plan"]["contestants"]
-    rows = []
-    for table, scores in accuracies_of(record).items():
-        shape = record["cells"][f"{table}/{names[0]}"]
-        size = f"{shape['rows']:,} x {shape['features']}, {shape['classes']}"
-        cells = [f"{100 * scores[name]:.2f}" if name in scores else "" for name in names]
-        both = {"protopinv", "lightgbm"} <= set(scores)
-        gap = f"{100 * (scores['protopinv'] - scores['lightgbm']):+.2f}" if both else ""
-        rows.append([table, size, *cells, gap])
-    return markdown(["table", "rows x features, classes", *names, "to LightGBM"], rows)
 
 
 def _table_row(row: TableRow, record: Mapping[str, Any], datasets: Sequence[str]) -> list[str]:

@@ -2,21 +2,21 @@
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from protopinv.bench.methods import METHODS, Method
+from benchmarks.choices import require_some
+from benchmarks.paper.methods import METHODS, Method
+from benchmarks.paper.search import search
 from protopinv.bench.plans import record_name, require_counts
 from protopinv.bench.record import Record, Say
 from protopinv.bench.scores import Score, percent
-from protopinv.bench.search import search
 from protopinv.bench.shape import Parameters
 from protopinv.bench.tasks import DATASETS, Task, load_task
 from protopinv.bench.timing import synchronize
-from protopinv.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,6 @@ class PaperPlan:
         require_some("datasets", self.datasets, DATASETS)
         require_some("methods", self.methods, [method.key for method in METHODS])
         require_counts(self, "seeds", "configurations")
-
-
-def require_some(name: str, values: Sequence[str], choices: Sequence[str]) -> None:
-    """Raise ConfigError unless there are values and all of them are known."""
-    unknown = [value for value in values if value not in choices]
-    if unknown or not values:
-        raise ConfigError(
-            f"{name} must be some of {', '.join(choices)}. "
-            f"Got {', '.join(unknown) or 'none'}. Change it."
-        )
 
 
 def measure_paper(

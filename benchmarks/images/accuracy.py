@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from protopinv.bench.contenders import MOST_PASSES, MOST_TRAINED, ROWS, Row, contenders
-from protopinv.bench.paper import chosen, require_some, scored
+from benchmarks.choices import require_some
+from benchmarks.images.contenders import MOST_PASSES, MOST_TRAINED, ROWS, Row, contenders
+from benchmarks.paper.table1 import chosen, scored
+from benchmarks.paper.text import NAMES
+from protopinv.bench.markdown import markdown
 from protopinv.bench.plans import record_name, require_counts
 from protopinv.bench.record import Record, Say
 from protopinv.bench.scores import Score, percent
@@ -98,6 +101,26 @@ def meetings(*records: Mapping[str, Any]) -> list[Meeting]:
         drawn = (_drawn(record, key) for key in ("protopinv", "mlp"))
         found.append(Meeting(row, record["plan"]["dataset"], ours, mlp, *drawn))
     return found
+
+
+def accuracy_table(*records: Mapping[str, Any]) -> list[str]:
+    """A line a row and data set: ours, the MLP, and the difference."""
+    header = ["row", "data", "protopinv %", "MLP %", "ahead by", "drawn", "drawn, MLP"]
+    return markdown(
+        header,
+        [
+            [
+                m.row.title,
+                NAMES[m.dataset],
+                str(m.ours),
+                str(m.mlp),
+                f"{m.ahead:+.2f}",
+                f"{m.ours_drawn:.2f}",
+                f"{m.mlp_drawn:.2f}",
+            ]
+            for m in meetings(*records)
+        ],
+    )
 
 
 def _tests(record: Mapping[str, Any], contender: str) -> list[float]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from scipy.stats import chi2, spearmanr
 
-from protopinv.bench.ablations import runs_of, searched_runs
+from benchmarks.paper.ablations import runs_of, searched_runs
 from protopinv.bench.record import Cell
 from protopinv.bench.scores import Score, percent
 

@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from protopinv.bench.paper import TableRow, table_rows
+from benchmarks.paper.table1 import TableRow, table_rows
+from benchmarks.paper.text import NAMES
+from benchmarks.paper.verdicts import Judgement, Verdict
 from protopinv.bench.scores import Score
-from protopinv.bench.tables import NAMES
-from protopinv.bench.verdicts import Judgement, Verdict
 
 TABLE = "Table 1"
 CLAIMED_RATIO = 25

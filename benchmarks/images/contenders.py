@@ -1,4 +1,4 @@
-"""Who meets in ``bench accuracy``: ours and an MLP, with the same ingredients and the same budget.
+"""Who meets on images: ours and an MLP, with the same ingredients and the same budget.
 
 Both may have at most 138,500 trained numbers and the compute of 250 full-batch epochs: 220 passes
 over the training rows leave room for the solves of mini-batches. Both may use input noise, label
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
+from benchmarks.paper.methods import Method, between
 from protopinv.baselines import MLPBaselineClassifier
-from protopinv.bench.methods import Method, between
 from protopinv.bench.shape import Parameters
 from protopinv.estimators import ProtoPINVClassifier
 

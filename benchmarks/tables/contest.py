@@ -19,10 +19,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from protopinv.bench.paper import require_some
+from benchmarks.choices import require_some
+from benchmarks.tables.suite import IMBALANCED, Table, suite
 from protopinv.bench.plans import record_name
 from protopinv.bench.record import Record, Say
-from protopinv.bench.suite import IMBALANCED, Table, suite
 from protopinv.errors import ConfigError
 from protopinv.estimators import ProtoPINVClassifier
 from protopinv.optional import require
@@ -36,7 +36,7 @@ LEVEL = 0.0025  # differences of a quarter of a point are level
 
 
 def _lightgbm(seed: int) -> Any:
-    lightgbm = require("lightgbm", extra="bench", why="Comparing with LightGBM")
+    lightgbm = require("lightgbm", extra="dev", why="Comparing with LightGBM")
     return lightgbm.LGBMClassifier(verbose=-1, n_jobs=1, random_state=seed)
 
 
