@@ -1,12 +1,10 @@
 """The best small network of a budget: ours against an MLP that was searched as hard."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from benchmarks.choices import require_some
 from benchmarks.images.contenders import MOST_PASSES, MOST_TRAINED, ROWS, Row, contenders
@@ -16,7 +14,7 @@ from protopinv.bench.markdown import markdown
 from protopinv.bench.plans import record_name, require_counts
 from protopinv.bench.record import Record, Say
 from protopinv.bench.scores import Score, percent
-from protopinv.bench.tasks import DATASETS, Rows, Task, load_task
+from protopinv.bench.tasks import DATASETS, Task, load_task
 
 
 @dataclass(frozen=True)
@@ -67,9 +65,7 @@ def _tested(*arguments: Any) -> dict[str, Any]:
 
 def with_all_rows(task: Task) -> Task:
     """The task with the rows that choices were made on among those to train on."""
-    parts = (task.train, task.held_out)
-    rows = Rows(np.concatenate([p.X for p in parts]), np.concatenate([p.y for p in parts]))
-    return Task(task.name, rows, task.held_out, task.test)
+    return replace(task, train=task.all_rows)
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from random import Random
 from benchmarks.paper.methods import Method, between
 from protopinv.baselines import MLPBaselineClassifier
 from protopinv.bench.shape import Parameters
+from protopinv.bench.tasks import CLASSES
 from protopinv.estimators import ProtoPINVClassifier
 
 MOST_TRAINED = 138_500
 MOST_PASSES = 220
-CLASSES = 10
 COPIES = 9
 SIDE = 28
 QUICK: Parameters = {"max_epochs": 2, "warmup_epochs": 1, "image_copies": 0}

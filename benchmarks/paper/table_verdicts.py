@@ -1,4 +1,4 @@
-"""The claims of the abstract and of Table 1, held against the record of ``bench paper``."""
+"""The claims of the abstract and of Table 1, held against the table's record."""
 
 import math
 from collections.abc import Mapping
