@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check bench docs clean
+.PHONY: setup demo test check bench paper ablations accuracy tables docs clean
 
 setup: $(READY)
 
@@ -27,8 +27,12 @@ check: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
 
+# Measurements take OPTIONS, for example: make paper OPTIONS=--quick
 bench: $(READY)
-	$(BIN)/protopinv bench speed
+	$(BIN)/protopinv bench speed $(OPTIONS)
+
+paper ablations accuracy tables: $(READY)
+	$(BIN)/python -m benchmarks $@ $(OPTIONS)
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py

@@ -1,6 +1,6 @@
 """What each rule for "auto" is worth: the defaults against the same with one rule changed.
 
-    python benchmarks/rules.py --wheels FOLDER [--records DIR] [--jobs 2]
+    python -m benchmarks.rules --wheels FOLDER [--records DIR] [--jobs 2]
 
 On the balanced tables of the suite with up to 3,000 rows, where the rules matter most. The record
 is resumable.
@@ -16,10 +16,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # small matrices, one process a c
 
 from joblib import Parallel, delayed
 
+from benchmarks.tables.contest import ContestPlan, measure
+from benchmarks.tables.suite import IMBALANCED, suite
 from protopinv import ProtoPINVClassifier
-from protopinv.bench.contest import ContestPlan, measure
 from protopinv.bench.record import Record
-from protopinv.bench.suite import IMBALANCED, suite
 from protopinv.train.settle import SIZES
 
 RECORDS = Path(__file__).parent / "records"

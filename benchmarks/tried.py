@@ -1,6 +1,6 @@
 """Ideas around the recipe, one at a time: what each does to the accuracy on held-out rows.
 
-    python benchmarks/tried.py [--device cuda] [--seeds 3] [--records DIR] [--quick]
+    python -m benchmarks.tried [--device cuda] [--seeds 3] [--records DIR] [--quick]
 
 The library holds what won. Ideas that lost live here only: other starts of the bank, other
 optimisers, restarts.
@@ -19,18 +19,19 @@ import torch
 from torch import Generator, Tensor
 
 from protopinv.bank import Bank
-from protopinv.bench.methods import SHAPE, Parameters
+from protopinv.bench.plans import record_name
 from protopinv.bench.record import Record
-from protopinv.bench.tasks import DATASETS, Task, load_task
+from protopinv.bench.shape import SHAPE, Parameters
+from protopinv.bench.steps import first_step, projected_rows
+from protopinv.bench.tasks import DATASETS, load_task
 from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.data_pass import data_pass
 from protopinv.train.loop import train
-from protopinv.train.prepare import LabelledRows, first_bank, noise_generator, prepare
 from protopinv.train.rows import Rows
 
 RECORDS = Path(__file__).parent / "records"
-# The winners of the recorded search of ``bench paper`` with input noise.
+# The winners of the recorded search for the paper's table with input noise.
 BASE: dict[str, Parameters] = {
     "mnist": {
         **SHAPE,
@@ -194,7 +195,7 @@ def main() -> None:
         "base": BASE,
         "quick": options.quick,
     }
-    name = f"tried{'-quick' if options.quick else ''}-{options.device}"
+    name = record_name("tried", options.device, quick=options.quick)
     record = Record(options.records, name, plan, options.device)
     for label, idea in IDEAS.items():
         means = []
@@ -215,29 +216,12 @@ def measure(idea: Idea, dataset: str, seed: int, device: str, quick: bool) -> Ma
     config = TrainConfig(**{**base, **idea.changes(base)})
     if quick:
         config = replace(config, max_epochs=4, warmup_epochs=1)
-    step, rows, validation = begin(idea, config, load_task(dataset, quick=quick), seed, device)
+    task = load_task(dataset, quick=quick)
+    rows, validation = projected_rows(task, config, seed=seed, device=device)
+    step = first_step(rows, config, seed=seed, start=idea.start)
     idea.train(step, rows)
     score, loss = step.evaluate(validation)
     return {"held_out": float(score), "loss": float(loss), "trained": step.state.n_trained}
-
-
-def begin(
-    idea: Idea, config: TrainConfig, task: Task, seed: int, device: str
-) -> tuple[BankStep, Rows, Rows]:
-    """The first bank and all rows, as ``fit`` makes them."""
-    X = torch.cat([torch.from_numpy(part.X.copy()) for part in (task.train, task.held_out)])
-    y = torch.cat([torch.from_numpy(part.y.copy()) for part in (task.train, task.held_out)])
-    held_out = torch.arange(len(task.train.X), len(X)).numpy()
-    where = torch.device(device)
-    source = LabelledRows(X.numpy(), y.long().numpy(), 10)
-    prepared = prepare(source, config, where, seed=seed, held_out=held_out)
-    if prepared.validation is None:
-        raise AssertionError("rows were held out")
-    generator = Generator().manual_seed(seed)
-    bank = first_bank(prepared.rows, 10, config, generator)
-    bank = idea.start(bank, prepared.rows, generator)
-    step = BankStep(bank.leaves(), config, generator=noise_generator(seed, where))
-    return step, prepared.rows, prepared.validation
 
 
 if __name__ == "__main__":

@@ -6,16 +6,13 @@ from typing import Any
 
 from results_page import recipe
 
-from protopinv.bench.contenders import ROWS
-from protopinv.bench.contest import FOLDS, LEVEL, SCORED_FOLDS, accuracies_of, standings
-from protopinv.bench.paper import percent
-from protopinv.bench.tables import (
-    NAMES,
-    accuracy_table,
-    each_table,
-    markdown,
-    standings_table,
-)
+from benchmarks.images.accuracy import accuracy_table
+from benchmarks.images.contenders import ROWS
+from benchmarks.paper.text import NAMES
+from benchmarks.tables.contest import FOLDS, LEVEL, SCORED_FOLDS, accuracies_of, standings
+from benchmarks.tables.text import each_table, standings_table
+from protopinv.bench.markdown import markdown
+from protopinv.bench.scores import percent
 from protopinv.bench.tasks import DATASETS, HELD_OUT
 from protopinv.train.settle import (
     FOLDS_LEAST_OF_A_CLASS,
@@ -47,7 +44,7 @@ still close to level: on MNIST ours is ahead or level in every row, on Fashion-M
 """
 
 TRIED = """\
-One idea at a time around the recipe with input noise that `bench paper` found, on held-out rows,
+One idea at a time around the recipe with input noise that `make paper` found, on held-out rows,
 mean ± standard deviation over {seeds} seeds. Other hyperparameters were not tuned again. What is
 not an option of the library (k-means starts, L-BFGS, restarts) lives in
 [benchmarks/tried.py](../benchmarks/tried.py) only. Muon on batches won on both data sets, so it
@@ -106,7 +103,7 @@ def images_section(records: Sequence[Record]) -> list[str]:
         *IMAGES.format(**records[0]["plan"], held_out=HELD_OUT).splitlines(),
         *accuracy_table(*records),
         "",
-        "`protopinv bench accuracy --device cuda` makes this table.",
+        "`python -m benchmarks accuracy --device cuda` makes this table.",
         "",
         "<details><summary>The configurations that won</summary>",
         "",
@@ -240,7 +237,7 @@ def tables_section(record: Record, title: str, *, balanced: bool) -> list[str]:
         *lines,
         *each_table(record),
         "",
-        f"`protopinv bench tables --wheels FOLDER{option}` makes this table.",
+        f"`python -m benchmarks tables --wheels FOLDER{option}` makes this table.",
         "",
         f"<sub>{recipe(record)}</sub>",
     ]

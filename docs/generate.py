@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the study
+
 import typer
 from accuracy_page import accuracy_page
 from results_page import results_page

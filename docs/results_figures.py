@@ -4,10 +4,10 @@ import math
 import statistics
 from collections.abc import Mapping
 
-from protopinv.bench.evidence import MEASURES, Ablations, gap_correlation, gap_points
-from protopinv.bench.sweeps import SWEEPS
-from protopinv.bench.tables import NAMES
-from protopinv.bench.verdicts import COSINE, best_constant
+from benchmarks.paper.evidence import MEASURES, Ablations, gap_correlation, gap_points
+from benchmarks.paper.sweeps import SWEEPS
+from benchmarks.paper.text import NAMES
+from benchmarks.paper.verdicts import COSINE, best_constant
 from protopinv.report import Panel, Series, plot, save_figure
 
 CLASSES = {

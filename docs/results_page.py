@@ -6,12 +6,13 @@ from typing import Any
 
 import results_figures as figures
 
-from protopinv.bench.evidence import MEASURES, Ablations, gap_correlation
-from protopinv.bench.methods import CLOSED_FORM_SHARE
-from protopinv.bench.table_verdicts import table_verdicts
-from protopinv.bench.tables import NAMES, markdown, paper_table, sweep_tables
-from protopinv.bench.theory_verdicts import theory_verdicts
-from protopinv.bench.verdicts import verdicts
+from benchmarks.paper.evidence import MEASURES, Ablations, gap_correlation
+from benchmarks.paper.methods import CLOSED_FORM_SHARE
+from benchmarks.paper.table_verdicts import table_verdicts
+from benchmarks.paper.text import NAMES, paper_table, sweep_tables
+from benchmarks.paper.theory_verdicts import theory_verdicts
+from benchmarks.paper.verdicts import verdicts
+from protopinv.bench.markdown import markdown
 
 Record = Mapping[str, Any]
 TABLE_PROSE = """\
@@ -28,8 +29,8 @@ earlier trials, those of the MLPs are common practice. scikit-learn's rows are a
 transfers included. *Trained* numbers are what a method learns, *shipped* ones what a device needs
 to predict from pixels.
 
-`protopinv bench paper --device cuda` makes the rows on the GPU, and
-`protopinv bench paper --device cpu --methods scikit-mlp,logistic-regression` those on the CPU.
+`python -m benchmarks paper --device cuda` makes the rows on the GPU, and
+`python -m benchmarks paper --device cpu --methods scikit-mlp,logistic-regression` those on the CPU.
 
 """
 
@@ -126,7 +127,7 @@ def sweep_section(ablations: Mapping[str, Ablations]) -> list[str]:
         "",
         *sweep_tables(records),
         "",
-        "`protopinv bench ablations` makes these tables.",
+        "`python -m benchmarks ablations` makes these tables.",
         "",
         *(f"<sub>{recipe(record)}</sub>  " for record in records),
     ]

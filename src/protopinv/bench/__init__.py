@@ -1,1 +1,1 @@
-"""Numbers with their recipes: tasks, searches, records, and the paper's tables made again."""
+"""Figures of speed with their recipes: tasks, steps, timing, and records of what was measured."""

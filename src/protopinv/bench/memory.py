@@ -6,7 +6,7 @@ images and all packages are loaded and every library has been used once.
 
 from pathlib import Path
 
-from protopinv.bench.methods import SHAPE
+from protopinv.bench.shape import SHAPE
 from protopinv.data import load_data
 from protopinv.estimators import ProtoPINVClassifier
 

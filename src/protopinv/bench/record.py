@@ -23,6 +23,7 @@ from protopinv.files import replacing
 from protopinv.plain import plain
 
 Cell = dict[str, Any]
+Say = Callable[[str], None]
 
 
 def environment(device: str) -> dict[str, Any]:
@@ -75,12 +76,19 @@ def _git(*command: str) -> bytes:
 class Record:
     """Cells under names, in one JSON file.
 
-    A record of the same name, plan and environment is continued, finished or not; ``fresh`` begins
-    a new one in any case.
+    A record of the same name, plan and environment is continued, finished or not, and ``say`` is
+    told so; ``fresh`` begins a new one in any case.
     """
 
     def __init__(
-        self, folder: Path, name: str, plan: Mapping[str, Any], device: str, *, fresh: bool = False
+        self,
+        folder: Path,
+        name: str,
+        plan: Mapping[str, Any],
+        device: str,
+        *,
+        fresh: bool = False,
+        say: Say = lambda _: None,
     ) -> None:
         self.content: dict[str, Any] = {
             "name": name,
@@ -95,6 +103,8 @@ class Record:
         self.kept = 0
         if not fresh:
             self._continue(folder)
+        if self.kept:
+            say(f"continuing {self.path}: {self.kept} cells are kept")
 
     @property
     def cells(self) -> dict[str, Cell]:

@@ -8,18 +8,14 @@ from typing import Any
 import torch
 from torch import Generator
 
-from protopinv.bench.paper import Say
-from protopinv.bench.record import Record
+from protopinv.bench.record import Record, Say
+from protopinv.bench.steps import first_step, ready_step
+from protopinv.bench.tasks import CLASSES
 from protopinv.bench.timing import crossing, exponent, medians
 from protopinv.solve import solve_layers
-from protopinv.train.bank_step import BankStep
-from protopinv.train.capture import WARM_UP, CapturedStep
 from protopinv.train.config import TrainConfig
-from protopinv.train.prepare import first_bank
 from protopinv.train.products import Layer
 from protopinv.train.rows import Rows, chunk_rows
-
-CLASSES = 10
 
 
 @dataclass(frozen=True)
@@ -79,12 +75,7 @@ def _epoch(sizes: Sizes, device: str) -> Callable[[], object]:
     generator = Generator().manual_seed(0)
     X = torch.randn(sizes.n, sizes.d, generator=generator).to(device)
     rows = Rows(X, (torch.arange(sizes.n) % CLASSES).to(device))
-    bank = first_bank(rows, CLASSES, config, generator)
-    step = BankStep(bank.leaves(), config, generator=Generator(device).manual_seed(0))
-    taken = CapturedStep(step, rows) if device == "cuda" else step
-    for _ in range(WARM_UP + 1 if device == "cuda" else 0):  # the last of these is captured
-        taken(rows, 0.1)
-    return lambda: taken(rows, 0.1)
+    return ready_step(first_step(rows, config, seed=1), rows)
 
 
 def _solves(device: str, repeats: int) -> Mapping[str, Any]:

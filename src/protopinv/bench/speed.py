@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from protopinv.bench.paper import Say, Score, percent, require_counts
-from protopinv.bench.record import Record
+from protopinv.bench.plans import record_name, require_counts
+from protopinv.bench.record import Record, Say
 from protopinv.bench.scaling import measure_scaling
+from protopinv.bench.scores import Score, percent
 from protopinv.bench.speed_figures import PAPER, Figures
 from protopinv.bench.tasks import load_task
 from protopinv.bench.timing import Machine, measure_machine
@@ -34,10 +35,8 @@ def measure_speed(
     """Every figure of the device, one cell each."""
     task = "MNIST; times are medians, in turns with the peer in the same process"
     content = {"task": task, "shape": PAPER, "hurry": hurry_of(device), **asdict(plan)}
-    name = f"speed{'-quick' if plan.quick else ''}-{device}"
-    record = Record(folder, name, content, device, fresh=fresh)
-    if record.kept:
-        say(f"continuing {record.path}: {record.kept} cells are kept")
+    name = record_name("speed", device, quick=plan.quick)
+    record = Record(folder, name, content, device, fresh=fresh, say=say)
     machine = Machine(
         **record.cell(
             "machine", lambda: asdict(measure_machine(device, repeats=3 if plan.quick else 15))

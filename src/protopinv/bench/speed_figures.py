@@ -6,25 +6,21 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Generator
 
 from protopinv.baselines.mlp import WeightStep, first_weights
 from protopinv.bench.listing import PaperListing
-from protopinv.bench.methods import SHAPE, Parameters
-from protopinv.bench.tasks import Task
+from protopinv.bench.shape import SHAPE, Parameters
+from protopinv.bench.steps import SOME_RATE, first_step, projected_rows, ready_step
+from protopinv.bench.tasks import CLASSES, Task
 from protopinv.bench.timing import Machine, by_part, medians, seconds
 from protopinv.kernels import switched_off
 from protopinv.train.bank_step import BankStep
-from protopinv.train.capture import WARM_UP, CapturedStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import train
-from protopinv.train.prepare import LabelledRows, first_bank, prepare
 from protopinv.train.rows import Rows
 from protopinv.train.step import Step
 
-CLASSES = 10
 PAPER: Parameters = {**SHAPE, "lr": 0.05}
 PLAIN = {"row_dtype": "same"}
 ROUGH = {"row_dtype": "bfloat16"}
@@ -78,8 +74,8 @@ class Figures:
         found = medians(
             {
                 "listing": self._listing(rows).epoch,
-                "float32": lambda: float(exact(rows, 0.1).loss),
-                "bfloat16": lambda: float(rough(rough_rows, 0.1).loss),
+                "float32": lambda: float(exact(rows, SOME_RATE).loss),
+                "bfloat16": lambda: float(rough(rough_rows, SOME_RATE).loss),
             },
             repeats=self.repeats,
             device=self.device,
@@ -133,12 +129,7 @@ class Figures:
         found = {}
         for kind, options in (("float32", PLAIN), ("bfloat16", ROUGH)):
             step, rows, _ = self._step(options, 0)
-            taken: Callable[[Rows, float], Any] = step
-            if self.device == "cuda":
-                taken = CapturedStep(step, rows)
-            for _ in range(WARM_UP + 1):
-                taken(rows, 0.1)
-            found[kind] = by_part(partial(taken, rows, 0.1), self.device)
+            found[kind] = by_part(ready_step(step, rows), self.device)
         return found
 
     def _config(self, options: Parameters, epochs: int | None = None) -> Parameters:
@@ -152,15 +143,8 @@ class Figures:
         """Projected rows to train on and to validate on, kept for the next figure."""
         kind = options["row_dtype"]
         if kind not in self._rows:
-            X = np.concatenate([self.task.train.X, self.task.held_out.X])
-            y = np.concatenate([self.task.train.y, self.task.held_out.y])
-            source = LabelledRows(X, y.astype(np.int64), CLASSES)
-            held_out = np.arange(len(self.task.train.X), len(X))
             config = TrainConfig(**{**PAPER, **options})
-            prepared = prepare(source, config, torch.device(self.device), seed=0, held_out=held_out)
-            if prepared.validation is None:
-                raise AssertionError("rows were held out")
-            self._rows[kind] = prepared.rows, prepared.validation
+            self._rows[kind] = projected_rows(self.task, config, seed=0, device=self.device)
         return self._rows[kind]
 
     def _step(
@@ -168,9 +152,7 @@ class Figures:
     ) -> tuple[BankStep, Rows, Rows]:
         rows, held_out = self._rows_of(options)
         config = TrainConfig(**self._config(options, epochs))
-        bank = first_bank(rows, CLASSES, config, Generator().manual_seed(seed))
-        generator = Generator(self.device).manual_seed(seed)
-        return BankStep(bank.leaves(), config, generator=generator), rows, held_out
+        return first_step(rows, config, seed=seed), rows, held_out
 
     def _listing(self, rows: Rows) -> PaperListing:
         config = TrainConfig(**PAPER)
@@ -203,12 +185,10 @@ STEPS = 50
 
 def _many(step: Step, rows: Rows) -> Callable[[], None]:
     """A run of captured steps, captured here."""
-    taken = CapturedStep(step, rows)
-    for _ in range(WARM_UP + 1):
-        taken(rows, 0.1)
+    take = ready_step(step, rows)
 
     def run() -> None:
         for _ in range(STEPS):
-            taken(rows, 0.1)
+            take()
 
     return run

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from protopinv.bench.paper import percent
+from protopinv.bench.markdown import markdown
 from protopinv.bench.scaling import AXES
+from protopinv.bench.scores import percent
 from protopinv.bench.speed import path_scores
-from protopinv.bench.tables import markdown
 from protopinv.report.figures import Panel, Series
 
 Record = Mapping[str, Any]

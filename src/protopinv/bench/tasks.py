@@ -1,7 +1,7 @@
 """What is measured on: the official splits, with 6,000 training rows held out once and for all."""
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from sklearn.model_selection import train_test_split
 from protopinv.data import load_data
 
 DATASETS = ("mnist", "fashion-mnist")
+CLASSES = 10
 HELD_OUT = 6_000
 QUICK_ROWS = 5_000
 
@@ -31,6 +32,12 @@ class Task:
     train: Rows
     held_out: Rows
     test: Rows
+
+    @cached_property
+    def all_rows(self) -> Rows:
+        """Rows to train on, then those to choose on."""
+        parts = (self.train, self.held_out)
+        return Rows(np.concatenate([p.X for p in parts]), np.concatenate([p.y for p in parts]))
 
 
 @cache

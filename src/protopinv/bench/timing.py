@@ -9,11 +9,15 @@ from dataclasses import dataclass
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from protopinv.bench.paper import synchronize
-
 Work = Callable[[], object]
 # Parts of a profile that are named.
 PARTS = 12
+
+
+def synchronize(device: str) -> None:
+    """Wait until the device has done all it was given."""
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
 def seconds(work: Work, device: str) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
-from protopinv.bench.methods import SHAPE, Parameters
+from protopinv.bench.shape import SHAPE, Parameters
 from protopinv.bench.tasks import Task
 from protopinv.bench.timing import medians, seconds
 from protopinv.estimators import ProtoPINVClassifier
@@ -167,9 +167,8 @@ class UserFigures:
 
     def _all_rows(self) -> tuple[Any, Any]:
         """Training pixels in float32 and their labels, those held out for choices among them."""
-        parts = (self.task.train, self.task.held_out)
-        X = _pixels(np.concatenate([part.X for part in parts]))
-        return X, np.concatenate([part.y for part in parts])
+        rows = self.task.all_rows
+        return _pixels(rows.X), rows.y
 
 
 def _pixels(X: Any) -> Any:

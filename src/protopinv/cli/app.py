@@ -45,10 +45,15 @@ def _root(
 
 
 def main() -> None:
+    """The program ``protopinv``."""
+    run(app)
+
+
+def run(commands: typer.Typer) -> None:
     """Run a command; whatever we refuse is one line on stderr and an exit code."""
     warnings.showwarning = _show_warning
     try:
-        app()
+        commands()
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         code = exit_code(error)
         if code is None:

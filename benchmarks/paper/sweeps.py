@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from protopinv.bench.methods import Parameters
+from protopinv.bench.shape import Parameters
 
 DECAYS = (0.0, 0.1, 1.0, 3.0)
 INNER_RIDGES = (0.1, 1.0, 10.0)

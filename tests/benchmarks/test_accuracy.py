@@ -1,4 +1,4 @@
-"""Laws of ``bench accuracy``: nobody leaves the budget, both have the same ingredients."""
+"""Laws of the contest on images: nobody leaves the budget, both have the same ingredients."""
 
 import json
 import os
@@ -8,9 +8,8 @@ from random import Random
 
 import pytest
 
-from protopinv.bench.accuracy import AccuracyPlan, measure_accuracy, meetings
-from protopinv.bench.contenders import MOST_PASSES, MOST_TRAINED, ROWS, Row, contenders
-from protopinv.bench.tables import accuracy_table
+from benchmarks.images.accuracy import AccuracyPlan, accuracy_table, measure_accuracy, meetings
+from benchmarks.images.contenders import MOST_PASSES, MOST_TRAINED, ROWS, Row, contenders
 from protopinv.bench.tasks import DATASETS
 from protopinv.errors import ConfigError
 

@@ -1,6 +1,6 @@
-"""Hyperparameters of the paper's shape, as the recorded search of ``bench paper`` chose them."""
+"""Hyperparameters of the paper's shape, as the recorded search for its table chose them."""
 
-from protopinv.bench.methods import Parameters
+from protopinv.bench.shape import Parameters
 
 RECIPES: dict[str, Parameters] = {
     "mnist": {

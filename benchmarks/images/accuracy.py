@@ -1,17 +1,20 @@
 """The best small network of a budget: ours against an MLP that was searched as hard."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from protopinv.bench.contenders import MOST_PASSES, MOST_TRAINED, ROWS, Row, contenders
-from protopinv.bench.paper import Say, Score, chosen, percent, require_counts, require_some, scored
-from protopinv.bench.record import Record
-from protopinv.bench.tasks import DATASETS, Rows, Task, load_task
+from benchmarks.choices import require_some
+from benchmarks.images.contenders import MOST_PASSES, MOST_TRAINED, ROWS, Row, contenders
+from benchmarks.paper.table1 import chosen, scored
+from benchmarks.paper.text import NAMES
+from protopinv.bench.markdown import markdown
+from protopinv.bench.plans import record_name, require_counts
+from protopinv.bench.record import Record, Say
+from protopinv.bench.scores import Score, percent
+from protopinv.bench.tasks import DATASETS, Task, load_task
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,8 @@ def measure_accuracy(
         "most_passes": MOST_PASSES,
         **asdict(plan),
     }
-    name = f"accuracy{'-quick' if plan.quick else ''}-{row.key}-{plan.dataset}-{device}"
-    record = Record(folder, name, content, device, fresh=fresh)
-    if record.kept:
-        say(f"continuing {record.path}: {record.kept} cells are kept")
+    name = record_name("accuracy", row.key, plan.dataset, device, quick=plan.quick)
+    record = Record(folder, name, content, device, fresh=fresh, say=say)
     task = load_task(plan.dataset, quick=plan.quick)
     for method in contenders(row, plan.dataset):
         winner = chosen(record, method, task, plan, device)
@@ -64,9 +65,7 @@ def _tested(*arguments: Any) -> dict[str, Any]:
 
 def with_all_rows(task: Task) -> Task:
     """The task with the rows that choices were made on among those to train on."""
-    parts = (task.train, task.held_out)
-    rows = Rows(np.concatenate([p.X for p in parts]), np.concatenate([p.y for p in parts]))
-    return Task(task.name, rows, task.held_out, task.test)
+    return replace(task, train=task.all_rows)
 
 
 @dataclass(frozen=True)
@@ -98,6 +97,26 @@ def meetings(*records: Mapping[str, Any]) -> list[Meeting]:
         drawn = (_drawn(record, key) for key in ("protopinv", "mlp"))
         found.append(Meeting(row, record["plan"]["dataset"], ours, mlp, *drawn))
     return found
+
+
+def accuracy_table(*records: Mapping[str, Any]) -> list[str]:
+    """A line a row and data set: ours, the MLP, and the difference."""
+    header = ["row", "data", "protopinv %", "MLP %", "ahead by", "drawn", "drawn, MLP"]
+    return markdown(
+        header,
+        [
+            [
+                m.row.title,
+                NAMES[m.dataset],
+                str(m.ours),
+                str(m.mlp),
+                f"{m.ahead:+.2f}",
+                f"{m.ours_drawn:.2f}",
+                f"{m.mlp_drawn:.2f}",
+            ]
+            for m in meetings(*records)
+        ],
+    )
 
 
 def _tests(record: Mapping[str, Any], contender: str) -> list[float]:

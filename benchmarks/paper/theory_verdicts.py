@@ -2,9 +2,9 @@
 
 import statistics
 
-from protopinv.bench.evidence import gap_correlation
+from benchmarks.paper.evidence import gap_correlation
+from benchmarks.paper.verdicts import ByDataset, Claim, Judged, Verdict, all_or_some, judge_all
 from protopinv.bench.record import Cell
-from protopinv.bench.verdicts import ByDataset, Claim, Judged, Verdict, all_or_some, judge_all
 
 STRONG = 0.5  # a rank correlation that predicts something
 

@@ -10,11 +10,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from protopinv.bench.contest import ContestPlan, measure_contest, standings
-from protopinv.bench.suite import encode, suite
-from protopinv.bench.tables import contest_tables
+from benchmarks.tables.contest import ContestPlan, measure_contest, standings
+from benchmarks.tables.suite import encode, suite
+from benchmarks.tables.text import contest_tables
 from protopinv.errors import ConfigError, DataFileError
 
+ROOT = Path(__file__).parents[2]
 BEETLES = "\n".join(
     f"{i % 7}.5, {'red' if i % 2 else 'blue'}, {'a' if i % 2 else 'b'}" for i in range(40)
 )
@@ -94,15 +95,15 @@ def test_standings_follow_the_scores(tmp_path: Path) -> None:
 
 
 def test_a_contest_runs_and_is_kept(tmp_path: Path, wheels: Path) -> None:
-    command = [sys.executable, "-m", "protopinv", "bench", "tables", "--quick", "--json"]
+    command = [sys.executable, "-m", "benchmarks", "tables", "--quick", "--json"]
     command += ["--wheels", str(wheels), "--tables", "iris,beetles", "--records", str(tmp_path)]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     record = json.loads(result.stdout)
     assert record["finished"]
     assert len(record["cells"]) == 2 * 5
     assert record["cells"]["beetles/protopinv"]["accuracies"] == [1.0]
     again = subprocess.run(
-        [*command[:-5], *command[-5:]], capture_output=True, text=True, check=True
+        [*command[:-5], *command[-5:]], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert "10 cells are kept" in again.stderr
 

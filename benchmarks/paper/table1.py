@@ -2,21 +2,21 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from protopinv.bench.methods import METHODS, Method, Parameters
-from protopinv.bench.record import Record
-from protopinv.bench.search import search
+from benchmarks.choices import require_some
+from benchmarks.paper.methods import METHODS, Method
+from benchmarks.paper.search import search
+from protopinv.bench.plans import record_name, require_counts
+from protopinv.bench.record import Record, Say
+from protopinv.bench.scores import Score, percent
+from protopinv.bench.shape import Parameters
 from protopinv.bench.tasks import DATASETS, Task, load_task
-from protopinv.errors import ConfigError
-
-Say = Callable[[str], None]
+from protopinv.bench.timing import synchronize
 
 
 @dataclass(frozen=True)
@@ -35,30 +35,11 @@ class PaperPlan:
         require_counts(self, "seeds", "configurations")
 
 
-def require_some(name: str, values: Sequence[str], choices: Sequence[str]) -> None:
-    """Raise ConfigError unless there are values and all of them are known."""
-    unknown = [value for value in values if value not in choices]
-    if unknown or not values:
-        raise ConfigError(
-            f"{name} must be some of {', '.join(choices)}. "
-            f"Got {', '.join(unknown) or 'none'}. Change it."
-        )
-
-
-def require_counts(plan: Any, *names: str) -> None:
-    """Raise ConfigError unless these fields are 1 or more; a smoke run has one of each."""
-    for name in names:
-        if getattr(plan, name) < 1:
-            raise ConfigError(f"{name} must be 1 or more. Got {getattr(plan, name)}. Raise it.")
-        if plan.quick:
-            object.__setattr__(plan, name, 1)
-
-
 def measure_paper(
     plan: PaperPlan, *, device: str, folder: Path, fresh: bool = False, say: Say = lambda _: None
 ) -> Record:
     """Every cell of the table: searched on held-out rows, then trained and scored on the test."""
-    name = f"paper{'-quick' if plan.quick else ''}-{device}"
+    name = record_name("paper", device, quick=plan.quick)
     content = {
         "task": "Table 1: official test sets; 6,000 training rows held out for every choice",
         "datasets": plan.datasets,
@@ -68,9 +49,7 @@ def measure_paper(
         "quick": plan.quick,
         "seconds": "fit, from arrays on the host to a model on the host",
     }
-    record = Record(folder, name, content, device, fresh=fresh)
-    if record.kept:
-        say(f"continuing {record.path}: {record.kept} cells are kept")
+    record = Record(folder, name, content, device, fresh=fresh, say=say)
     for method, dataset in _cells(plan):
         task = load_task(dataset, quick=plan.quick)
         parameters = chosen(record, method, task, plan, device)
@@ -135,24 +114,6 @@ def numbers_of(model: Any) -> tuple[int, int]:
     return total, total
 
 
-def synchronize(device: str) -> None:
-    """Wait until the device has done all it was given."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-@dataclass(frozen=True)
-class Score:
-    """Percent over seeds."""
-
-    mean: float
-    sd: float | None
-    n: int
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2f}" if self.sd is None else f"{self.mean:.2f} ± {self.sd:.2f}"
-
-
 @dataclass(frozen=True)
 class TableRow:
     """A method with its scores; seconds are the median over seeds and data sets."""
@@ -162,13 +123,6 @@ class TableRow:
     shipped: int
     seconds: float
     scores: Mapping[str, Score]
-
-
-def percent(values: Sequence[float]) -> Score:
-    """Mean and standard deviation of shares, in percent."""
-    scaled = [100 * value for value in values]
-    sd = statistics.stdev(scaled) if len(scaled) > 1 else None
-    return Score(statistics.mean(scaled), sd, len(scaled))
 
 
 def table_rows(record: Mapping[str, Any]) -> list[TableRow]:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from protopinv.bench.methods import Parameters
 from protopinv.bench.record import Record
+from protopinv.bench.shape import Parameters
 from protopinv.errors import TrainingError
 
 FINALISTS = 3

@@ -13,22 +13,10 @@ from protopinv.baselines import (
     MLPBaselineClassifier,
     RandomFeatureRidgeClassifier,
 )
+from protopinv.bench.shape import SHAPE, Parameters
 from protopinv.estimators import ProtoPINVClassifier
 from protopinv.train.history import History
 
-Parameters = dict[str, Any]
-
-# The paper's shape and length of training; one factor for all pixels.
-SHAPE: Parameters = {
-    "n_prototypes": 150,
-    "hidden_sizes": (512,),
-    "n_components": 400,
-    "max_epochs": 250,
-    "warmup_epochs": 20,
-    "batch_size": None,
-    "early_stopping": False,
-    "scaling": "global",
-}
 # The smallest of what is asked for, to see in a minute that everything runs.
 QUICK_EPOCHS: Parameters = {"max_epochs": 60, "warmup_epochs": 6}
 

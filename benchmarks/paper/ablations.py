@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,12 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from protopinv.bench.methods import SHAPE, Parameters, draw_ours, raise_if_interrupted
-from protopinv.bench.paper import Say, require_counts, require_some
-from protopinv.bench.recipes import RECIPES
-from protopinv.bench.record import Cell, Record
-from protopinv.bench.search import search
-from protopinv.bench.sweeps import SWEEPS, Sweep, fixed_part
+from benchmarks.choices import require_some
+from benchmarks.paper.methods import draw_ours, raise_if_interrupted
+from benchmarks.paper.recipes import RECIPES
+from benchmarks.paper.search import search
+from benchmarks.paper.sweeps import SWEEPS, Sweep, fixed_part
+from protopinv.bench.plans import record_name, require_counts
+from protopinv.bench.record import Cell, Record, Say
+from protopinv.bench.shape import SHAPE, Parameters
+from protopinv.bench.steps import labelled_rows
 from protopinv.bench.tasks import DATASETS, Task, load_task
 from protopinv.diagnose import (
     Diagnosis,
@@ -34,7 +37,6 @@ from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import EpochReport
 from protopinv.train.model import Model, train_classifier
-from protopinv.train.prepare import LabelledRows
 
 CURVE_MARKS = (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200, 250)
 EARLY_EPOCHS = 50
@@ -74,10 +76,8 @@ def measure_ablations(
         **asdict(plan),
         "recipe": {**SHAPE, **recipe},
     }
-    file = f"ablations{'-quick' if plan.quick else ''}-{plan.dataset}-{device}"
-    record = Record(folder, file, content, device, fresh=fresh)
-    if record.kept:
-        say(f"continuing {record.path}: {record.kept} cells are kept")
+    name = record_name("ablations", plan.dataset, device, quick=plan.quick)
+    record = Record(folder, name, content, device, fresh=fresh, say=say)
     task = load_task(plan.dataset, quick=plan.quick)
     for name in (name for name in plan.sweeps if name != SEARCH):
         sweep = SWEEPS[name]
@@ -133,8 +133,7 @@ def _trained(
     device: str,
     observer: Callable[[EpochReport], None] | None = None,
 ) -> Model:
-    rows = _both(task)
-    held_out = np.arange(len(task.train.y), len(rows.labels))
+    rows, held_out = labelled_rows(task)
     model = train_classifier(
         rows,
         config,
@@ -146,14 +145,6 @@ def _trained(
     )
     raise_if_interrupted(model.history)
     return model
-
-
-@cache
-def _both(task: Task) -> LabelledRows:
-    """Training rows, then held-out rows."""
-    X = np.concatenate([task.train.X, task.held_out.X])
-    y = np.concatenate([task.train.y, task.held_out.y]).astype(np.int64)
-    return LabelledRows(X, y, int(y.max()) + 1)
 
 
 def _measure(

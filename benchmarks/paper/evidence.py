@@ -9,9 +9,9 @@ from typing import Any
 
 from scipy.stats import chi2, spearmanr
 
-from protopinv.bench.ablations import runs_of, searched_runs
-from protopinv.bench.paper import Score, percent
+from benchmarks.paper.ablations import runs_of, searched_runs
 from protopinv.bench.record import Cell
+from protopinv.bench.scores import Score, percent
 
 Pick = Callable[[Cell], float]
 

@@ -1,4 +1,4 @@
-"""Who meets in ``bench accuracy``: ours and an MLP, with the same ingredients and the same budget.
+"""Who meets on images: ours and an MLP, with the same ingredients and the same budget.
 
 Both may have at most 138,500 trained numbers and the compute of 250 full-batch epochs: 220 passes
 over the training rows leave room for the solves of mini-batches. Both may use input noise, label
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
+from benchmarks.paper.methods import Method, between
 from protopinv.baselines import MLPBaselineClassifier
-from protopinv.bench.methods import Method, Parameters, between
+from protopinv.bench.shape import Parameters
+from protopinv.bench.tasks import CLASSES
 from protopinv.estimators import ProtoPINVClassifier
 
 MOST_TRAINED = 138_500
 MOST_PASSES = 220
-CLASSES = 10
 COPIES = 9
 SIDE = 28
 QUICK: Parameters = {"max_epochs": 2, "warmup_epochs": 1, "image_copies": 0}

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from protopinv.bench.evidence import Ablations, allocation_alignment
+from benchmarks.paper.evidence import Ablations, allocation_alignment
+from benchmarks.paper.sweeps import DECAYS, decay_label
 from protopinv.bench.record import Cell
-from protopinv.bench.sweeps import DECAYS, decay_label
 
 Judgement = Literal["confirmed", "different", "wrong"]
 ByDataset = Mapping[str, Ablations]

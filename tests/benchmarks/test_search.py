@@ -1,9 +1,9 @@
 from pathlib import Path
 from random import Random
 
-from protopinv.bench.methods import between
+from benchmarks.paper.methods import between
+from benchmarks.paper.search import search
 from protopinv.bench.record import Record
-from protopinv.bench.search import search
 from protopinv.errors import TrainingError
 
 

@@ -19,9 +19,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from protopinv.bench.paper import Say, require_some
-from protopinv.bench.record import Record
-from protopinv.bench.suite import IMBALANCED, Table, suite
+from benchmarks.choices import require_some
+from benchmarks.tables.suite import IMBALANCED, Table, suite
+from protopinv.bench.plans import record_name
+from protopinv.bench.record import Record, Say
 from protopinv.errors import ConfigError
 from protopinv.estimators import ProtoPINVClassifier
 from protopinv.optional import require
@@ -35,7 +36,7 @@ LEVEL = 0.0025  # differences of a quarter of a point are level
 
 
 def _lightgbm(seed: int) -> Any:
-    lightgbm = require("lightgbm", extra="bench", why="Comparing with LightGBM")
+    lightgbm = require("lightgbm", extra="dev", why="Comparing with LightGBM")
     return lightgbm.LGBMClassifier(verbose=-1, n_jobs=1, random_state=seed)
 
 
@@ -87,10 +88,8 @@ def measure_contest(
         "scored_folds": SCORED_FOLDS,
     }
     kind = "imbalanced" if plan.imbalanced else "tables"
-    name = f"{kind}{'-quick' if plan.quick else ''}-cpu"
-    record = Record(folder, name, content, "cpu", fresh=fresh)
-    if record.kept:
-        say(f"continuing {record.path}: {record.kept} cells are kept")
+    name = record_name(kind, "cpu", quick=plan.quick)
+    record = Record(folder, name, content, "cpu", fresh=fresh, say=say)
     for name in tables:
         table = loaders[name]()
         for contestant in plan.contestants:

@@ -7,17 +7,20 @@ from typing import Any
 
 import pytest
 
-from protopinv.bench.ablations import SEARCHED_PARTS, cell_key
-from protopinv.bench.evidence import Ablations, rank_correlation
-from protopinv.bench.methods import METHODS, SHAPE
-from protopinv.bench.paper import percent, table_rows
-from protopinv.bench.recipes import RECIPES
+from benchmarks.paper.ablations import SEARCHED_PARTS, cell_key
+from benchmarks.paper.evidence import Ablations, rank_correlation
+from benchmarks.paper.methods import METHODS
+from benchmarks.paper.recipes import RECIPES
+from benchmarks.paper.sweeps import SWEEPS, decay_label
+from benchmarks.paper.table1 import table_rows
+from benchmarks.paper.table_verdicts import table_verdicts
+from benchmarks.paper.text import paper_table, sweep_tables
+from benchmarks.paper.theory_verdicts import theory_verdicts
+from benchmarks.paper.verdicts import CLAIMS, verdicts
+from protopinv.bench.markdown import markdown
 from protopinv.bench.record import newest_records
-from protopinv.bench.sweeps import SWEEPS, decay_label
-from protopinv.bench.table_verdicts import table_verdicts
-from protopinv.bench.tables import markdown, paper_table, sweep_tables
-from protopinv.bench.theory_verdicts import theory_verdicts
-from protopinv.bench.verdicts import CLAIMS, verdicts
+from protopinv.bench.scores import percent
+from protopinv.bench.shape import SHAPE
 
 RECORDS = Path(__file__).parents[2] / "benchmarks" / "records"
 SEEDS = 3

@@ -1,12 +1,13 @@
-"""The claims of the abstract and of Table 1, held against the record of ``bench paper``."""
+"""The claims of the abstract and of Table 1, held against the table's record."""
 
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from protopinv.bench.paper import Score, TableRow, table_rows
-from protopinv.bench.tables import NAMES
-from protopinv.bench.verdicts import Judgement, Verdict
+from benchmarks.paper.table1 import TableRow, table_rows
+from benchmarks.paper.text import NAMES
+from benchmarks.paper.verdicts import Judgement, Verdict
+from protopinv.bench.scores import Score
 
 TABLE = "Table 1"
 CLAIMED_RATIO = 25

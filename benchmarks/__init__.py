@@ -1,0 +1,1 @@
+"""The study: the paper's numbers made again, and others; ``python -m benchmarks`` runs it."""

@@ -1,0 +1,1 @@
+"""The best small network of a budget, on images: ours against an MLP."""

@@ -1,0 +1,1 @@
+"""Our defaults against those of others, on public tables."""
