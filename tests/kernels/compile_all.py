@@ -17,7 +17,7 @@ FLOATS, ROUGH, LONGS, FLAGS = "*fp32", "*bf16", "*i64", "*i1"
 TYPES = {
     head: {"Z": ROUGH, "W": ROUGH, "G": ROUGH, "Y": LONGS, "scale": "fp32", "smoothing": "fp32"},
     sweep: {"eps": "fp32"},
-    adam: {"SKIP": FLAGS, **dict.fromkeys(("rate", "decay", "beta1", "beta2", "eps"), "fp32")},
+    adam: {"SKIP": FLAGS, **dict.fromkeys(("beta1", "beta2", "eps"), "fp32")},
     verdict: {"FAILURES": LONGS, "SKIP": FLAGS, "tolerance": "fp32"},
 }
 
@@ -38,7 +38,8 @@ def main() -> None:
     work: list[tuple[Any, Any, dict[str, Any]]] = []
     for activation in ("relu", "gelu"):
         chosen = {"K": 16, "ACTIVATION": activation}
-        work.append((head, head._forward, {**chosen, **tiles}))
+        counted = {"WEIGHED": activation == "gelu", "OWN": False}
+        work.append((head, head._forward, {**chosen, **counted, **tiles}))
         work.append((head, head._backward, {**chosen, **back}))
     for add in (False, True):
         for wide in (16, 128):

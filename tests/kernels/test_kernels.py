@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Generator
-from torch.nn import functional
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
@@ -24,7 +23,7 @@ from protopinv.kernels.sweep import sweep_inverse
 from protopinv.kernels.verdict import verdict
 from protopinv.network import ACTIVATIONS
 from protopinv.solve.cholesky import invert
-from protopinv.train.data_pass import IN_PLACE
+from protopinv.train.activations import IN_PLACE
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -55,40 +54,58 @@ def test_a_matrix_that_is_not_positive_definite_is_told(fault: float) -> None:
 
 @pytest.mark.parametrize("activation", IN_PLACE)
 @pytest.mark.parametrize(("n", "h", "k"), [(64, 64, 10), (70, 33, 3), (5, 80, 70)])
-def test_the_last_layer_is_that_of_autograd(activation: str, n: int, h: int, k: int) -> None:
-    Z, W = normal(n, h), 0.2 * normal(h + 1, k, seed=1)
+@pytest.mark.parametrize("members", [1, 3])
+def test_the_last_layer_is_that_of_autograd(
+    activation: str, n: int, h: int, k: int, members: int
+) -> None:
+    Z, W = normal(n, members * h), 0.2 * normal(members, h + 1, k, seed=1)
+    weight = None if members == 1 else normal(members, n, seed=2).abs()
+    smoothing = 0.1 if members == 1 else torch.tensor([0.0, 0.1, 0.3], device=DEVICE)
     labels = torch.arange(n, device=DEVICE) % k
     z, w = Z.clone().requires_grad_(), W.clone().requires_grad_()
-    outputs = ACTIVATIONS[activation](z) @ w[1:] + w[0]
-    expected = functional.cross_entropy(outputs, labels, reduction="sum", label_smoothing=0.1) / n
-    expected.backward()
-    last = last_layer(Z, W, labels, activation, smoothing=0.1, scale=1 / n)
-    dW, sums = torch.full_like(W, torch.nan), torch.full((h,), torch.nan, device=DEVICE)
+    hidden = ACTIVATIONS[activation](z).view(n, members, h).transpose(0, 1)
+    logs = torch.log_softmax(hidden @ w[:, 1:] + w[:, :1], dim=-1)
+    share = torch.as_tensor(smoothing, device=DEVICE).view(-1, 1)
+    right = logs[:, torch.arange(n), labels]
+    losses = -(1 - share) * right - share * logs.mean(-1)
+    expected = (losses if weight is None else losses * weight).sum(1) / n
+    expected.sum().backward()
+    given = {"smoothing": smoothing, "scale": 1 / n}
+    last = last_layer(Z, W, labels, weight, activation, **given)
+    dW, room = torch.full_like(W, torch.nan), torch.full((members, 2, h), torch.nan, device=DEVICE)
+    sums = room[:, 0]  # as the bias lies in the gradient of a layer
     close = {"rtol": 1e-4, "atol": 1e-6}
     for times in (1, 2):
         loss = last.finish(dW, sums, add=times > 1)
         torch.testing.assert_close(loss, expected.detach(), **close)
         torch.testing.assert_close(dW, times * w.grad, **close)
-        torch.testing.assert_close(sums, times * z.grad.sum(0), **close)
+        torch.testing.assert_close(sums, times * z.grad.sum(0).view(members, h), **close)
     torch.testing.assert_close(Z, z.grad, **close)
 
 
 def test_updates_are_those_of_torch_and_a_skipped_one_leaves_no_trace() -> None:
-    mine = normal(1500)
-    theirs = mine.clone().requires_grad_()
-    optimizer = torch.optim.AdamW([theirs], lr=0.005, weight_decay=0.1)
+    mine = normal(2, 1500)
+    theirs = [member.clone().requires_grad_() for member in mine]
+    optimizers = [
+        torch.optim.AdamW([theirs[0]], lr=0.005, weight_decay=0.1),
+        torch.optim.AdamW([theirs[1]], lr=0.02, weight_decay=0.0),
+    ]
     mean, square = torch.zeros_like(mine), torch.zeros_like(mine)
-    steps, factor = torch.zeros((), device=DEVICE), torch.full((), 0.5, device=DEVICE)
-    options = {"rate": 0.01, "decay": 0.1, "betas": (0.9, 0.999), "eps": 1e-8}
-    for step in range(3):
-        theirs.grad = normal(1500, seed=step)
-        optimizer.step()
-        for skip, gradient in ((True, theirs.grad * torch.nan), (False, theirs.grad)):
-            skipped = torch.tensor(skip, device=DEVICE)
-            steps.add_(~skipped)
-            tensors = (mine, gradient, mean, square)
-            adam_update(*tensors, steps=steps, skip=skipped, factor=factor, **options)
-    torch.testing.assert_close(mine, theirs.detach(), rtol=1e-5, atol=1e-6)
+    steps, factor = torch.zeros(2, device=DEVICE), torch.full((), 0.5, device=DEVICE)
+    rates, decays = torch.tensor([[0.01, 0.04], [0.1, 0.0]], device=DEVICE)
+    options = {"rates": rates, "decays": decays, "betas": (0.9, 0.999), "eps": 1e-8}
+    for step in range(4):
+        gradient = normal(2, 1500, seed=step)
+        skip = torch.tensor([False, step == 1], device=DEVICE)  # the second misses one step
+        for member, optimizer in enumerate(optimizers):
+            if not skip[member]:
+                theirs[member].grad = gradient[member]
+                optimizer.step()
+        gradient[skip] = torch.nan
+        steps.add_(~skip)
+        tensors = (mine, gradient, mean, square)
+        adam_update(*tensors, steps=steps, skip=skip, factor=factor, **options)
+    torch.testing.assert_close(mine, torch.stack(theirs).detach(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -106,22 +123,23 @@ def test_updates_are_those_of_torch_and_a_skipped_one_leaves_no_trace() -> None:
         (torch.nan, torch.nan, torch.nan, [1, 0]),
     ],
 )
-def test_a_step_is_judged_as_without_kernels(
+def test_a_step_is_judged_as_without_kernels_member_by_member(
     loss: float, error: float, gradient: float, failures: list[int]
 ) -> None:
-    counted = torch.zeros(2, dtype=torch.long, device=DEVICE)
-    large = torch.zeros(5000, device=DEVICE)
-    large[4500] = gradient
-    errors = torch.tensor([0.0, error, 0.2], device=DEVICE)
-    gradients = [torch.ones(2, 3, device=DEVICE), large]
-    given = torch.tensor(loss, device=DEVICE)
+    counted = torch.zeros(2, 2, dtype=torch.long, device=DEVICE)
+    large = torch.zeros(2, 5000, device=DEVICE)
+    large[1, 4500] = gradient
+    errors = torch.tensor([[0.0, 0.1, 0.2], [0.0, error, 0.2]], device=DEVICE)
+    gradients = [torch.ones(2, 2, 3, device=DEVICE), large]
+    given = torch.tensor([0.7, loss], device=DEVICE)
     for _ in range(2):
         skip, report = verdict(given, errors, gradients, counted, tolerance=0.3)
-    norm = torch.nn.utils.get_total_norm(gradients)
-    plain = not bool((given + norm).isfinite() & (errors < 0.3).all())
-    assert bool(skip) == plain == any(failures)
-    assert bool(report.isnan()) == any(failures)
-    assert counted.tolist() == [2 * number for number in failures]
+    norm = torch.nn.utils.get_total_norm([g[1] for g in gradients])
+    plain = not bool((given[1] + norm).isfinite() & (errors[1] < 0.3).all())
+    assert skip.tolist() == [False, plain]
+    assert plain == any(failures)
+    assert report.isnan().tolist() == [False, any(failures)]
+    assert counted.tolist() == [[0, 0], [2 * number for number in failures]]
 
 
 def test_every_kernel_can_be_compiled_for_a_gpu() -> None:

@@ -8,16 +8,16 @@ from typing import Any, Literal, Self
 import numpy as np
 import torch
 from torch import Generator, Tensor
-from torch.nn.functional import one_hot
 
 from protopinv.errors import ConfigError, TrainingError
 from protopinv.estimators.checks import memory_named, require_number, resolve_device
-from protopinv.estimators.door import NetworkClassifier
+from protopinv.estimators.classes import NetworkClassifier
 from protopinv.features import FeatureMap
 from protopinv.network import ACTIVATIONS, Network, with_bias
 from protopinv.solve import solve_gram
 from protopinv.train.config import TrainConfig
-from protopinv.train.prepare import LabelledRows, features_of
+from protopinv.train.prepare import features_of
+from protopinv.train.source import Source
 
 
 class ELMClassifier(NetworkClassifier):
@@ -173,7 +173,9 @@ def _fit_random_hidden(
 ) -> None:
     """Draw W_1, sum the Gram matrix of act([1, x] W_1) over pieces of rows, solve for W_2."""
     device = resolve_device(estimator.device)
-    rows, classes = estimator._rows(X, y)
+    checked = estimator._checked(X, y, None)
+    objective = estimator._classes_of(checked)
+    rows = estimator._source(checked, objective)
     generator = Generator().manual_seed(estimator._seed())
     with memory_named():
         everything = np.arange(len(rows.X))
@@ -181,7 +183,9 @@ def _fit_random_hidden(
         first = _first_layer(features, units, estimator.weight_scale, bias, generator).to(device)
         hidden = _Hidden(features, first, activation)
         second = _solve_outputs(rows, hidden, float(estimator.ridge), device)
-    estimator.classes_ = classes
+    estimator._learn(checked)
+    estimator.objective_ = objective
+    estimator.classes_ = objective.labels
     folded = (features.back_project(first).cpu(), second.cpu())
     estimator.network_ = Network(folded, activation)
 
@@ -209,16 +213,17 @@ class _Hidden:
 
 
 def _solve_outputs(
-    rows: LabelledRows, hidden: _Hidden, ridge: float, device: torch.device
+    rows: Source, hidden: _Hidden, ridge: float, device: torch.device
 ) -> Tensor:
     units = hidden.weights.shape[1]
     gram = torch.zeros(units + 1, units + 1, dtype=torch.float64, device=device)
-    cross = torch.zeros(units + 1, rows.n_classes, dtype=torch.float64, device=device)
+    n_outputs = rows.objective.n_outputs
+    cross = torch.zeros(units + 1, n_outputs, dtype=torch.float64, device=device)
     everything, width = np.arange(len(rows.X)), max(units, rows.X.shape[1])
-    for X, labels in rows.pieces(everything, device, width):
-        A = with_bias(hidden(X))
+    for piece in rows.pieces(everything, device, width):
+        A = with_bias(hidden(piece.X))
         gram.addmm_(A.T, A)
-        cross.addmm_(A.T, one_hot(labels, rows.n_classes).double())
+        cross.addmm_(A.T, rows.objective.for_projection(piece.y))
     weights, status = solve_gram(gram, cross, ridge)
     if int(status) != 0 or not bool(weights.isfinite().all()):
         raise TrainingError(

@@ -16,17 +16,19 @@ def adam_update(
     steps: Tensor,
     skip: Tensor,
     factor: Tensor,
-    rate: float,
-    decay: float,
+    rates: Tensor,
+    decays: Tensor,
     betas: tuple[float, float],
     eps: float,
 ) -> None:
-    """In place, at ``factor`` times the rate; nothing where ``skip`` is true.
+    """In place, member by member, at ``factor`` times its rate; nothing where ``skip`` is true.
 
-    ``steps`` counts the updates, this one included.
+    Members come first in the tensors, and ``steps``, ``skip``, ``rates`` and ``decays`` have one
+    number each. ``steps`` counts the updates, this one included.
     """
-    n = tensor.numel()
-    _update[(triton.cdiv(n, BLOCK),)](
+    m = len(tensor)
+    n = tensor.numel() // m
+    _update[(triton.cdiv(n, BLOCK), m)](
         tensor,
         gradient,
         mean,
@@ -34,9 +36,9 @@ def adam_update(
         steps,
         skip,
         factor,
+        rates,
+        decays,
         n,
-        rate,
-        decay,
         *betas,
         eps,
         B=BLOCK,
@@ -45,13 +47,15 @@ def adam_update(
 
 @triton.jit
 def _update(
-    X, G, MEAN, SQUARE, STEPS, SKIP, FACTOR, n, rate, decay, beta1, beta2, eps, B: tl.constexpr
+    X, G, MEAN, SQUARE, STEPS, SKIP, FACTOR, RATES, DECAYS, n, beta1, beta2, eps, B: tl.constexpr
 ):
-    at = tl.program_id(0) * B + tl.arange(0, B)
-    inside = at < n
-    skip = tl.load(SKIP).to(tl.int32) != 0
-    rate = rate * tl.load(FACTOR)
-    steps = tl.load(STEPS)
+    member = tl.program_id(1)
+    inside = tl.program_id(0) * B + tl.arange(0, B) < n
+    at = member * n + tl.program_id(0) * B + tl.arange(0, B)
+    skip = tl.load(SKIP + member).to(tl.int32) != 0
+    rate = tl.load(RATES + member) * tl.load(FACTOR)
+    decay = tl.load(DECAYS + member)
+    steps = tl.load(STEPS + member)
     x = tl.load(X + at, mask=inside, other=0.0)
     g = tl.load(G + at, mask=inside, other=0.0)
     mean = tl.load(MEAN + at, mask=inside, other=0.0)

@@ -21,24 +21,28 @@ GROUPS = 264
 
 @dataclass(frozen=True)
 class LastLayer:
-    """Loss and gradients, still by tile and by group of rows."""
+    """Loss and gradients of every member, still by tile and by group of rows."""
 
     sums: Tensor
     parts: Tensor
 
     def finish(self, dW: Tensor, dz: Tensor, *, add: bool) -> Tensor:
-        """The loss; its gradient in W and the column sums of that in Z are put or added there."""
-        (wide, tiles), (groups, h, _) = self.sums.shape, self.parts.shape
-        loss = self.sums.new_empty(())
+        """The losses; their gradients in W and the column sums of those in Z are put or added.
+
+        ``dW`` is (m, 1 + h, k) and ``dz`` (m, h), of which only the last axis must be dense.
+        """
+        (m, wide, tiles), (_, groups, h, _) = self.sums.shape, self.parts.shape
+        loss = self.sums.new_empty(m)
         tile = finishing(wide)
-        _finish[(triton.cdiv(h, tile["C"]) + 1,)](
+        _finish[(triton.cdiv(h, tile["C"]) + 1, m)](
             self.sums,
             self.parts,
             loss,
             dW,
             dz,
             h,
-            dW.shape[1],
+            dW.shape[2],
+            dz.stride(0),
             tiles,
             groups,
             ADD=add,
@@ -54,39 +58,53 @@ def finishing(wide: int) -> dict[str, int]:
 
 
 def last_layer(
-    Z: Tensor, W: Tensor, labels: Tensor, activation: str, *, smoothing: float, scale: float
+    Z: Tensor,
+    W: Tensor,
+    labels: Tensor,
+    weight: Tensor | None,
+    activation: str,
+    *,
+    smoothing: float | Tensor,
+    scale: float,
 ) -> LastLayer:
-    """Z (n, h), what the activation is given, is replaced by the gradient of the loss in it.
+    """Z (n, m h), what the activation is given, is replaced by the gradient of the loss in it.
 
-    W (1 + h, k) has the bias first; the loss is ``scale`` times its sum over rows. Products are
-    made in the number type of Z, sums in float32, always in the same order.
+    The units of all m members lie side by side in Z. W (m, 1 + h, k) has the bias first. The loss
+    is ``scale`` times its sum over rows, each by its ``weight``: one row of weights for all members,
+    or one each. Smoothing may be one number a member. Products are made in the number type of Z,
+    sums in float32, always in the same order.
     """
-    (n, h), k = Z.shape, W.shape[1]
+    n, (m, h, k) = len(Z), (W.shape[0], W.shape[1] - 1, W.shape[2])
     wide = max(16, triton.next_power_of_2(k + 1))
     tiles = triton.cdiv(n, ROWS)
     groups = min(GROUPS, triton.cdiv(n, ROWS_BACK))
-    G = Z.new_empty(n, wide)
-    sums = torch.empty(wide, tiles, device=Z.device)
-    parts = torch.empty(groups, h, wide, device=Z.device)
+    G = Z.new_empty(m, n, wide)
+    sums = torch.empty(m, wide, tiles, device=Z.device)
+    parts = torch.empty(m, groups, h, wide, device=Z.device)
     weights = W.contiguous()
-    _forward[(tiles,)](
+    counted = sums if weight is None else weight
+    _forward[(tiles, m)](
         Z,
         weights,
         labels,
+        counted,
         G,
         sums,
         n,
         h,
         k,
+        0 if len(counted) == 1 else counted.stride(0),
         scale,
         smoothing,
         K=wide,
         R=ROWS,
         C=COLUMNS,
         ACTIVATION=activation,
+        WEIGHED=weight is not None,
+        OWN=isinstance(smoothing, Tensor),
         num_warps=WARPS,
     )
-    _backward[(triton.cdiv(h, COLUMNS), groups)](
+    _backward[(triton.cdiv(h, COLUMNS), groups, m)](
         Z,
         weights,
         G,
@@ -137,11 +155,17 @@ def _slope(z, ACTIVATION: tl.constexpr):
 
 @triton.jit
 def _forward(
-    Z, W, Y, G, SUMS, n, h, k, scale, smoothing,
+    Z, W, Y, V, G, SUMS, n, h, k, between, scale, smoothing,
     K: tl.constexpr, R: tl.constexpr, C: tl.constexpr, ACTIVATION: tl.constexpr,
+    WEIGHED: tl.constexpr, OWN: tl.constexpr,
 ):  # fmt: skip
-    """The gradient in the outputs of a tile of rows, its sums and its loss."""
+    """The gradient in the outputs of a tile of rows, its sums and its loss, of one member."""
     tile = tl.program_id(0)
+    member = tl.program_id(1)
+    in_row = tl.num_programs(1) * h
+    W += member * (1 + h) * k
+    if OWN:
+        smoothing = tl.load(smoothing + member)
     rows = tile * R + tl.arange(0, R)
     inside = rows < n
     classes = tl.arange(0, K)
@@ -149,7 +173,7 @@ def _forward(
     outputs = tl.zeros((R, K), dtype=tl.float32)
     for start in range(0, h, C):
         columns = start + tl.arange(0, C)
-        in_z = rows.to(tl.int64)[:, None] * h + columns[None, :]
+        in_z = rows.to(tl.int64)[:, None] * in_row + member * h + columns[None, :]
         z = tl.load(Z + in_z, mask=inside[:, None] & (columns[None, :] < h), other=0.0)
         a = _act(z.to(tl.float32), ACTIVATION).to(z.dtype)
         in_w = (1 + columns[:, None]) * k + classes[None, :]
@@ -164,13 +188,16 @@ def _forward(
     label = tl.load(Y + rows, mask=inside, other=0)
     target = tl.where(classes[None, :] == label[:, None], 1.0 - smoothing, 0.0)
     target += tl.where(known[None, :], smoothing / k, 0.0)
-    loss = tl.sum(tl.where(inside[:, None], -target * logs, 0.0))
-    g = tl.where(inside[:, None], (powers / total[:, None] - target) * scale, 0.0)
-    in_g = rows.to(tl.int64)[:, None] * K + classes[None, :]
+    counts = tl.where(inside, scale, 0.0)
+    if WEIGHED:
+        counts *= tl.load(V + member * between + rows, mask=inside, other=0.0)
+    loss = tl.sum(-target * logs * counts[:, None])
+    g = (powers / total[:, None] - target) * counts[:, None]
+    in_g = (member * n + rows.to(tl.int64))[:, None] * K + classes[None, :]
     tl.store(G + in_g, g.to(G.dtype.element_ty), mask=inside[:, None])
-    sums = tl.where(classes == k, loss * scale, tl.sum(g, 0))
+    sums = tl.where(classes == k, loss, tl.sum(g, 0))
     # tiles lie next to each other: the sum over them is several times faster
-    tl.store(SUMS + classes * tl.num_programs(0) + tile, sums)
+    tl.store(SUMS + (member * K + classes) * tl.num_programs(0) + tile, sums)
 
 
 @triton.jit
@@ -178,10 +205,13 @@ def _backward(
     Z, W, G, PARTS, n, h, k,
     K: tl.constexpr, R: tl.constexpr, C: tl.constexpr, ACTIVATION: tl.constexpr,
 ):  # fmt: skip
-    """A block of columns through every tile of a group: Z becomes its gradient."""
+    """A block of a member's columns through every tile of a group: Z becomes its gradient."""
     columns = tl.program_id(0) * C + tl.arange(0, C)
     group = tl.program_id(1)
     groups = tl.num_programs(1)
+    member = tl.program_id(2)
+    in_row = tl.num_programs(2) * h
+    W += member * (1 + h) * k
     classes = tl.arange(0, K)
     in_w = (1 + columns[:, None]) * k + classes[None, :]
     w = tl.load(W + in_w, mask=(columns[:, None] < h) & (classes[None, :] < k), other=0.0)
@@ -192,9 +222,9 @@ def _backward(
     for tile in range(group, tl.cdiv(n, R), groups):
         rows = tile * R + tl.arange(0, R)
         inside = (rows[:, None] < n) & (columns[None, :] < h)
-        in_z = rows.to(tl.int64)[:, None] * h + columns[None, :]
+        in_z = rows.to(tl.int64)[:, None] * in_row + member * h + columns[None, :]
         z = tl.load(Z + in_z, mask=inside, other=0.0).to(tl.float32)
-        in_g = rows.to(tl.int64)[:, None] * K + classes[None, :]
+        in_g = (member * n + rows.to(tl.int64))[:, None] * K + classes[None, :]
         g = tl.load(G + in_g, mask=rows[:, None] < n, other=0.0)
         dz = tl.dot(g, w, input_precision="ieee") * _slope(z, ACTIVATION)
         a = tl.trans(_act(z, ACTIVATION).to(kind))
@@ -202,13 +232,13 @@ def _backward(
         sums += tl.sum(dz, 0)
         tl.store(Z + in_z, dz.to(kind), mask=inside)
     products = tl.where(classes[None, :] == k, sums[:, None], products)
-    in_parts = group * h * K + columns[:, None] * K + classes[None, :]
+    in_parts = ((member * groups + group) * h + columns[:, None]) * K + classes[None, :]
     tl.store(PARTS + in_parts, products, mask=columns[:, None] < h)
 
 
 @triton.jit(do_not_specialize=["tiles", "groups"])
 def _finish(
-    SUMS, PARTS, LOSS, DW, DZ, h, k, tiles, groups,
+    SUMS, PARTS, LOSS, DW, DZ, h, k, between, tiles, groups,
     ADD: tl.constexpr, K: tl.constexpr, C: tl.constexpr, T: tl.constexpr, G: tl.constexpr,
 ):  # fmt: skip
     """Sums over tiles, by the last program, and over groups, for a few columns by each other.
@@ -216,7 +246,13 @@ def _finish(
     The place behind the classes holds the loss of a tile, and the sums of a group.
     """
     block = tl.program_id(0)
+    member = tl.program_id(1)
     classes = tl.arange(0, K)
+    SUMS += member * K * tiles
+    PARTS += member * groups * h * K
+    LOSS += member
+    DW += member * (1 + h) * k
+    DZ += member * between
     if block == tl.num_programs(0) - 1:
         by_tile = tl.zeros((K, T), dtype=tl.float32)
         for start in range(0, tiles, T):

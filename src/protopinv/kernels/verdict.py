@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 
 import torch
 import triton
@@ -16,46 +17,57 @@ BLOCK = 4096
 def verdict(
     loss: Tensor, error: Tensor, gradients: Sequence[Tensor], failures: Tensor, tolerance: float
 ) -> tuple[Tensor, Tensor]:
-    """Whether to skip the step, and its loss, NaN if so.
+    """Which members' step to skip, and the losses, NaN for these. Members come first everywhere.
 
-    It is skipped if the error of a solve is not below the tolerance, counted in ``failures[0]``, or
-    if the loss or the norm of the gradients is not finite, counted in ``failures[1]``.
+    A step is skipped if the error of a solve is not below the tolerance, counted in
+    ``failures[:, 0]``, or if the loss or the norm of the gradients is not finite, counted in
+    ``failures[:, 1]``.
     """
-    programs = [triton.cdiv(gradient.numel(), BLOCK) for gradient in gradients]
-    squares = torch.empty(sum(programs), device=loss.device)
-    skip = torch.empty((), dtype=torch.bool, device=loss.device)
+    m = len(loss)
+    programs = [triton.cdiv(gradient.numel() // m, BLOCK) for gradient in gradients]
+    blocks = sum(programs)
+    squares = torch.empty(m, blocks, device=loss.device)
+    skip = torch.empty(m, dtype=torch.bool, device=loss.device)
     report = torch.empty_like(loss)
 
-    def square(gradient: Tensor, sums: Tensor) -> None:
-        _square[(len(sums),)](gradient.contiguous(), sums, gradient.numel(), B=BLOCK, num_warps=4)
+    def square(gradient: Tensor, count: int, upto: int) -> None:
+        _square[(count, m)](
+            gradient.contiguous(),
+            squares,
+            gradient.numel() // m,
+            upto - count,
+            blocks,
+            B=BLOCK,
+            num_warps=4,
+        )
 
-    parts = squares.split(programs)
-    works = [partial(square, *each) for each in zip(gradients, parts, strict=True)]
-    side_by_side(works, loss.device)
-    layers = error.numel()
-    _judge[(1,)](
+    each = zip(gradients, programs, accumulate(programs), strict=True)
+    side_by_side([partial(square, *given) for given in each], loss.device)
+    layers = error.shape[1]
+    _judge[(m,)](
         loss,
-        error,
+        error.contiguous(),
         squares,
         failures,
         skip,
         report,
         layers,
-        len(squares),
+        blocks,
         tolerance,
         L=triton.next_power_of_2(layers),
-        P=triton.next_power_of_2(len(squares)),
+        P=triton.next_power_of_2(blocks),
         num_warps=1,
     )
     return skip, report
 
 
-@triton.jit
-def _square(G, SQUARES, n, B: tl.constexpr):
-    """The sum of the squares of a block of numbers."""
+@triton.jit(do_not_specialize=["offset", "blocks"])
+def _square(G, SQUARES, n, offset, blocks, B: tl.constexpr):
+    """The sum of the squares of a block of a member's numbers."""
+    member = tl.program_id(1)
     at = tl.program_id(0) * B + tl.arange(0, B)
-    g = tl.load(G + at, mask=at < n, other=0.0)
-    tl.store(SQUARES + tl.program_id(0), tl.sum(g * g, 0))
+    g = tl.load(G + member * n + at, mask=at < n, other=0.0)
+    tl.store(SQUARES + member * blocks + offset + tl.program_id(0), tl.sum(g * g, 0))
 
 
 @triton.jit(do_not_specialize=["layers", "blocks"])
@@ -63,15 +75,18 @@ def _judge(
     LOSS, ERROR, SQUARES, FAILURES, SKIP, REPORT, layers, blocks, tolerance,
     L: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
+    member = tl.program_id(0)
     layer = tl.arange(0, L)
     block = tl.arange(0, P)
-    errors = tl.load(ERROR + layer, mask=layer < layers, other=0.0)
+    errors = tl.load(ERROR + member * layers + layer, mask=layer < layers, other=0.0)
     unsolved = tl.max(tl.where(errors < tolerance, 0, 1), 0)
-    squares = tl.sum(tl.load(SQUARES + block, mask=block < blocks, other=0.0), 0)
-    loss = tl.load(LOSS)
+    every = tl.load(SQUARES + member * blocks + block, mask=block < blocks, other=0.0)
+    squares = tl.sum(every, 0)
+    loss = tl.load(LOSS + member)
     broken = tl.where(tl.abs(loss) + squares < float("inf"), 0, 1)
     skip = tl.maximum(unsolved, broken)
-    tl.store(FAILURES, tl.load(FAILURES) + unsolved)
-    tl.store(FAILURES + 1, tl.load(FAILURES + 1) + broken * (1 - unsolved))
-    tl.store(SKIP, skip > 0)
-    tl.store(REPORT, tl.where(skip > 0, float("nan"), loss))
+    to = FAILURES + 2 * member
+    tl.store(to, tl.load(to) + unsolved)
+    tl.store(to + 1, tl.load(to + 1) + broken * (1 - unsolved))
+    tl.store(SKIP + member, skip > 0)
+    tl.store(REPORT + member, tl.where(skip > 0, float("nan"), loss))

@@ -135,7 +135,7 @@ class BankPass:
             d_ridge = by_layer.to(slope) * slope
         *d_hidden, d_outputs = d_targets
         found = [
-            self._inputs.back(d_designs[0]),
+            self._inputs.back(d_designs[0]).contiguous(),
             *d_hidden,
             self._outputs.back(d_outputs),
             d_ridge,
