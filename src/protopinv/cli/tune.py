@@ -42,7 +42,7 @@ def tune(
         timeout=timeout,
         study_file=study,
         estimator=ProtoPINVClassifier(device=device),
-        seed=seed,
+        random_state=seed,
         verbose=int(sys.stderr.isatty()),
     )
     found.model.save(output)
