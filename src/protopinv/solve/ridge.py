@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from protopinv.solve.dual import Dual
+from protopinv.solve.exact import exact_products
 from protopinv.solve.form import Form
 from protopinv.solve.primal import Primal
 from protopinv.solve.svd import SVD
@@ -106,6 +107,7 @@ class _RidgeSolve(torch.autograd.Function):
     """
 
     @staticmethod
+    @exact_products()
     def forward(ctx: Any, form: str, ridges: Tensor, *matrices: Tensor) -> tuple[Tensor, ...]:
         layers = len(matrices) // 2
         ctx.factor = FORMS[form]([A.detach() for A in matrices[:layers]], ridges)
@@ -119,6 +121,7 @@ class _RidgeSolve(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @exact_products()
     def backward(ctx: Any, _: None, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         with_ridge = ctx.needs_input_grad[1]
         given = [
