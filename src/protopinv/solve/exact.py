@@ -28,7 +28,8 @@ def exact_products() -> Iterator[None]:
     if given == "highest":
         yield
         return
-    settings = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+    mkldnn: Any = torch.backends.mkldnn
+    settings = (torch.backends.cuda.matmul, mkldnn.matmul)
     before = [setting.fp32_precision for setting in settings]
     if given is not None:
         torch.set_float32_matmul_precision("highest")
