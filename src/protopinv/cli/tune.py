@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from protopinv.cli.options import AsJson, Data, Device, Drop, Output, Seed, Target
-from protopinv.cli.output import answer, say
+from protopinv.cli.output import answer, leave, say
 
 
 def tune(
@@ -58,3 +58,4 @@ def tune(
         },
         as_json=as_json,
     )
+    leave(interrupted=found.interrupted)
