@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -155,6 +156,40 @@ def test_diagnose_shows_the_conditioning_of_every_layer(folder: Path) -> None:
     assert text.count("system condition") == len(conditions)
 
 
+@pytest.mark.parametrize(
+    ("drop", "left"),
+    [
+        (["--drop", "f0,f2"], ["f1", "f,3"]),
+        (["--drop", "f0, f2", "--drop", "f1"], ["f,3"]),
+        (["--drop", "f,3"], ["f0", "f1", "f2"]),
+        (["--drop", "f,3", "--drop", "f0,f1"], ["f2"]),
+    ],
+    ids=" ".join,
+)
+def test_columns_are_left_out_one_by_one_or_as_a_list(
+    folder: Path, drop: list[str], left: list[str]
+) -> None:
+    table = pl.read_csv(folder / "bugs.csv").drop("f4").rename({"f3": "f,3"})
+    table.write_csv(folder / "commas.csv")
+    out = folder / "dropped.safetensors"
+    short = ["--n-prototypes", "5", "--hidden-sizes", "4", "--max-epochs", "2"]
+    answered("train", folder / "commas.csv", "--target", "kind", "-o", out, *short, *drop)
+    assert load(out).feature_names_in_.tolist() == left
+
+
+def test_progress_elsewhere_says_which_epoch_its_numbers_are_of(folder: Path) -> None:
+    out = folder / "watched.safetensors"
+    result = run(
+        *("train", folder / "bugs.csv", "--target", "kind", "-o", out, "--verbose", *QUICK),
+        *("--early-stopping", "cross"),
+    )
+    *lines, saved = result.stderr.splitlines()
+    assert saved == f"saved {out}"
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r"(fold \d of \d, )?epoch \d+/\d+ loss \S+( validation \S+)?", line)
+
+
 def test_people_get_text(folder: Path) -> None:
     for arguments in (
         ("inspect", folder / "m.safetensors"),
@@ -206,6 +241,16 @@ def test_a_named_set_without_its_files_is_refused(tmp_path: Path, folder: Path) 
             ["train", "bugs.csv", "--target", "kind", "--lr", "-1"],
             ExitCode.USAGE,
             ["lr must be a positive number. Got -1."],
+        ),
+        (
+            ["train", "bugs.csv", "--target", "kind", "--drop", "f0,f9"],
+            ExitCode.DATA,
+            ["A column to drop must be in the table", "no 'f9'"],
+        ),
+        (
+            ["train", "bugs.csv", "--target", "kind", "--device", "gpu:1"],
+            ExitCode.USAGE,
+            ["device must be", "Got 'gpu:1'"],
         ),
         (
             ["train", "bugs.csv", "--target", "kind", "--ridge", "much"],
