@@ -92,7 +92,7 @@ def _temporary_beside(path: Path) -> Path:
 def _reason(error: Exception) -> str:
     """Why, without the name of a file that the user never gave."""
     if isinstance(error, OSError):
-        return error.strerror or "the system does not say why"
+        return error.strerror or str(error)
     return "its links go in circles"
 
 
