@@ -1,12 +1,17 @@
 """A file is written whole or not at all."""
 
 import os
+import resource
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from protopinv.errors import OutputError
-from protopinv.files import replacing, require_file
+from protopinv.files import is_file, replacing, require_file
+
+NOBODY = 65534
 
 
 def test_the_file_appears_at_the_end_and_whole(tmp_path: Path) -> None:
@@ -64,8 +69,86 @@ def test_pipes_folders_and_long_names_are_refused(tmp_path: Path) -> None:
             require_file(path)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(OutputError, match=r"cannot\. Choose another"):
-        require_file(tmp_path / "file")
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder of somebody who is not root: root may write anywhere."""
+    with tempfile.TemporaryDirectory() as name:
+        root = os.geteuid() == 0
+        if root:
+            os.chown(name, NOBODY, -1)
+            os.seteuid(NOBODY)
+        try:
+            yield Path(name)
+        finally:
+            if root:
+                os.seteuid(0)
+            Path(name).chmod(0o700)
+
+
+@pytest.mark.parametrize("mode", [0o500, 0o600, 0o000], ids=["no w", "no x", "nothing"])
+def test_a_folder_that_cannot_be_written_is_refused(folder: Path, mode: int) -> None:
+    (folder / "old").touch()
+    folder.chmod(mode)
+    for name in ("file", "old"):
+        with pytest.raises(
+            OutputError, match=r"cannot \(Permission denied\)\. Choose another"
+        ) as e:
+            require_file(folder / name)
+        assert ".protopinv-" not in str(e.value)
+    assert not is_file(folder / "file")
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that refuses even root")
+def test_a_folder_that_refuses_even_root_is_refused() -> None:
+    with pytest.raises(OutputError, match=r"/proc cannot \(.*\)\. Choose another") as e:
+        require_file(Path("/proc/file"))
+    assert ".protopinv-" not in str(e.value)
+
+
+def test_a_file_that_is_read_only_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    path.write_text("old")
+    path.chmod(0o444)
+    with pytest.raises(OutputError, match=r"kept is read-only\. Choose another name"):
+        require_file(path)
+    assert path.read_text() == "old"
+
+
+def test_links_that_lead_nowhere_are_refused(tmp_path: Path) -> None:
+    for name, target, message in (
+        ("far", tmp_path / "no" / "file", r"There is no .*no\. Create it"),
+        ("round", tmp_path / "round", "its links go in circles"),
+    ):
+        (tmp_path / name).symlink_to(target)
+        with pytest.raises(OutputError, match=message):
+            require_file(tmp_path / name)
+
+
+def test_asking_leaves_nothing_behind(tmp_path: Path) -> None:
+    require_file(tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_finished_is_named_and_the_old_one_stays(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with (
+            pytest.raises(OutputError, match=r"out\.txt was not \(File too large\)") as e,
+            replacing(path) as temporary,
+        ):
+            temporary.write_bytes(bytes(2000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert ".protopinv-" not in str(e.value)
+    assert path.read_text() == "old"
+    assert [item.name for item in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_looking_for_a_file_never_raises(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert is_file(tmp_path / "file")
+    assert not is_file(tmp_path)
+    assert not is_file(tmp_path / ("x" * 300))

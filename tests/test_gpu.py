@@ -16,6 +16,7 @@ from protopinv.baselines import (
 )
 from protopinv.data import load_data
 from protopinv.kernels import switched_off
+from protopinv.solve import ridge_solve
 from protopinv.solve.cholesky import invert
 from protopinv.train.bank_step import BankStep
 from protopinv.train.capture import CapturedStep
@@ -52,6 +53,31 @@ def test_a_gpu_learns_and_the_host_predicts_the_same(blobs, options: dict[str, o
     assert on_gpu.score(X, y) == 1
     on_host = pickle.loads(pickle.dumps(on_gpu)).set_params(device="cpu")
     np.testing.assert_allclose(on_host.predict_proba(X), on_gpu.predict_proba(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("form", ["dual", "primal", "svd"])
+def test_a_solve_does_not_depend_on_the_precision_others_chose(form: str) -> None:
+    random = torch.Generator("cuda").manual_seed(0)
+    A, T = (torch.randn(150, n, generator=random, device="cuda") for n in (400, 512))
+    ridge = torch.tensor(0.5, device="cuda")
+
+    def solved() -> list[torch.Tensor]:
+        leaves = [tensor.clone().requires_grad_() for tensor in (A, T, ridge)]
+        (W,) = ridge_solve(*leaves, form=form).weights
+        return [W.detach(), *torch.autograd.grad((W**3).sum(), leaves)]
+
+    exact, product = solved(), A @ A.T
+    matmul = torch.backends.cuda.matmul
+    try:
+        torch.set_float32_matmul_precision("high")
+        assert not (A @ A.T).equal(product)  # the switch matters here
+        assert all(mine.equal(theirs) for mine, theirs in zip(solved(), exact, strict=True))
+        torch.set_float32_matmul_precision("highest")
+        matmul.fp32_precision = "tf32"
+        assert not (A @ A.T).equal(product)
+        assert all(mine.equal(theirs) for mine, theirs in zip(solved(), exact, strict=True))
+    finally:
+        torch.set_float32_matmul_precision("highest")
 
 
 def test_gpu_and_host_train_the_same_bank_within_rounding(blobs) -> None:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from protopinv import ProtoPINVClassifier, load, tune
-from protopinv.errors import ConfigError, TrainingError
+from protopinv.errors import ConfigError, DataFileError, OutputError, TrainingError
 
 SHORT = ProtoPINVClassifier(max_epochs=30, device="cpu")
 
@@ -88,6 +89,70 @@ def test_the_default_space_is_valid_everywhere(blobs) -> None:
     found = tune(X, y, n_trials=3, estimator=ProtoPINVClassifier(device="cpu"))
     assert set(found.parameters) <= set(ProtoPINVClassifier().get_params())
     assert found.model.n_iter_ == found.parameters["max_epochs"]  # nothing is stopped early
+
+
+def test_trials_may_stop_early_by_themselves(blobs) -> None:
+    X, y = blobs
+    early = ProtoPINVClassifier(max_epochs=30, early_stopping=True, device="cpu")
+    found = tune(X, y, n_trials=2, estimator=early, space=small_space)
+    assert found.model.config_.early_stopping is True
+    assert found.score > 0.5
+
+
+def test_another_seed_searches_elsewhere(blobs) -> None:
+    chosen = {"n_trials": 1, "estimator": SHORT, "space": small_space}
+    first, same, other = (tune(*blobs, **chosen, random_state=seed) for seed in (0, 0, 1))
+    assert first.parameters == same.parameters != other.parameters
+    assert other.model.get_params()["random_state"] == 1
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["a search", "a search that fails"])
+def test_optuna_talks_afterwards_as_it_did_before(blobs, fails: bool) -> None:
+    optuna = pytest.importorskip("optuna")
+
+    def space(trial: Any, n_rows: int) -> dict[str, Any]:
+        if fails:
+            raise LookupError("a defect of the space")
+        return small_space(trial, n_rows)
+
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.DEBUG)
+    try:
+        with pytest.raises(LookupError) if fails else nullcontext():
+            tune(*blobs, n_trials=1, estimator=SHORT, space=space)
+        assert optuna.logging.get_verbosity() == optuna.logging.DEBUG
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"f0,f1,kind\n1,2,ant\n",
+        b"no line ends here",
+        b'{"lr": 0.1}\n',
+        b"[1, 2]\n",
+        b"\x80\xff\x00\n",
+        b'{"op_code":0}\n',
+        b'{"op_code":0,"worker_id":"w","study_name":"protopinv-2","directions":[2]}\n{"op_c',
+    ],
+    ids=["a table", "text", "another JSON", "a list", "bytes", "half an entry", "cut short"],
+)
+def test_a_file_that_is_no_study_is_refused_and_left_alone(
+    blobs, tmp_path: Path, content: bytes
+) -> None:
+    file = tmp_path / "study.log"
+    file.write_bytes(content)
+    with pytest.raises(DataFileError, match=r"A study must be a file.*study\.log is neither"):
+        tune(*blobs, n_trials=1, estimator=SHORT, space=small_space, study_file=file)
+    assert file.read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["study.log"]
+
+
+def test_a_study_needs_a_place(blobs, tmp_path: Path) -> None:
+    for file in (tmp_path, tmp_path / "no" / "study.log"):
+        with pytest.raises(OutputError, match="An output"):
+            tune(*blobs, n_trials=1, estimator=SHORT, space=small_space, study_file=file)
 
 
 def test_bad_calls_are_named(blobs) -> None:

@@ -1,5 +1,6 @@
 """Search hyperparameters with Optuna: pruned trials, resumable, and a model at the end."""
 
+import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,8 +12,15 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
-from protopinv.errors import ConfigError, TrainingError
+from protopinv.errors import (
+    ConfigError,
+    DataFileError,
+    OutputError,
+    ProtoPINVError,
+    TrainingError,
+)
 from protopinv.estimators import ProtoPINVClassifier
+from protopinv.files import require_file
 from protopinv.optional import require
 from protopinv.train.loop import EpochReport
 from protopinv.train.settle import SIZES, is_auto
@@ -31,13 +39,17 @@ REPORTS_BEFORE_PRUNING = 5
 
 @dataclass(frozen=True)
 class Tuned:
-    """The winner trained on all rows, its score on held-out rows, and the trials there were."""
+    """The winner trained on all rows, its score on held-out rows, and the trials there were.
+
+    ``interrupted`` says that Ctrl-C ended the search, or the training of the winner.
+    """
 
     model: ProtoPINVClassifier
     score: float
     parameters: dict[str, Any]
     n_trials: int
     n_pruned: int
+    interrupted: bool = False
 
 
 def default_space(trial: Any, n_rows: int) -> dict[str, Any]:
@@ -82,15 +94,15 @@ def tune(
     study_file: str | Path | None = None,
     estimator: ProtoPINVClassifier | None = None,
     space: Space = default_space,
-    seed: int = 0,
+    random_state: int | None = 0,
     verbose: int = 0,
 ) -> Tuned:
     """Find hyperparameters for these rows, and train a model with them on all rows.
 
     ``estimator`` gives what the space leaves alone (device, projection, a stem). With a
     ``study_file`` a search that was stopped goes on: ``n_trials`` counts those of earlier calls.
-    No training is stopped early unless the estimator or the space asks for it.
-    Ctrl-C ends the search and trains the best so far.
+    No training is stopped early unless the estimator or the space asks for it. ``random_state``
+    is the seed of trials, splits and models. Ctrl-C ends the search and trains the best so far.
     """
     if n_trials < 1:
         raise ConfigError(f"n_trials must be 1 or more. Got {n_trials}. Raise it.")
@@ -98,28 +110,89 @@ def tune(
     base = ProtoPINVClassifier() if estimator is None else clone(estimator)
     if is_auto(base.early_stopping):
         base.set_params(early_stopping=False)
-    study = _study(optuna, study_file, seed)
     # Trials take rows apart; the winner is given X as it came, and learns its column names.
-    objective = _Objective(optuna, base, np.asarray(X), np.asarray(y), space, seed)
-    with _shown(n_trials, enabled=bool(verbose)) as show:
-        _search(study, objective, n_trials, timeout, show)
+    objective = _Objective(optuna, base, np.asarray(X), np.asarray(y), space, random_state)
+    with _quiet(optuna):
+        study = _study(optuna, study_file, random_state)
+        with _shown(n_trials, enabled=bool(verbose)) as show, _kept_in(study_file):
+            interrupted = _search(study, objective, n_trials, timeout, show)
     done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
     if not done:
         raise TrainingError(
             "A search needs a trial that was finished. None was. Give it more trials or time."
         )
     parameters = study.best_trial.user_attrs["parameters"]
-    model = _with(base, parameters, seed).fit(X, y)
+    model = _with(base, parameters, random_state).fit(X, y)
     pruned = sum(t.state == optuna.trial.TrialState.PRUNED for t in study.trials)
-    return Tuned(model, float(study.best_value), parameters, len(study.trials), pruned)
+    interrupted = interrupted or model.history_.ending == "interrupted"
+    best = float(study.best_value)
+    return Tuned(model, best, parameters, len(study.trials), pruned, interrupted)
 
 
-def _study(optuna: Any, file: str | Path | None, seed: int) -> Any:
+@contextmanager
+def _quiet(optuna: Any) -> Iterator[None]:
+    """Without Optuna's line for every trial; it talks again afterwards as it did before."""
+    before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = None
-    if file is not None:
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
+@contextmanager
+def _kept_in(file: str | Path | None) -> Iterator[None]:
+    """Say in our words that the study cannot be written any more."""
+    try:
+        yield
+    except ProtoPINVError:
+        raise
+    except OSError as error:
+        if file is None:
+            raise
+        raise OutputError(
+            f"A study must be writable while trials run. {file} was not ({error.strerror}). "
+            "Make room for it; the same call goes on where it stopped."
+        ) from error
+
+
+def _study(optuna: Any, file: str | Path | None, seed: int | None) -> Any:
+    if file is None:
+        return _opened(optuna, None, seed)
+    _require_study(Path(file))
+    try:
         backend = optuna.storages.journal.JournalFileBackend(str(file))
-        storage = optuna.storages.JournalStorage(backend)
+        return _opened(optuna, optuna.storages.JournalStorage(backend), seed)
+    except (LookupError, TypeError, ValueError, AssertionError) as error:
+        raise _no_study(file, f"Optuna cannot read it: {error!r}") from error
+
+
+def _require_study(file: Path) -> None:
+    """Raise unless a study can be begun or continued at ``file``; Optuna would add to any file."""
+    require_file(file)
+    if not file.exists():
+        return
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise _no_study(file, f"it cannot be read: {error.strerror}") from error
+    for number, line in enumerate(content.splitlines(keepends=True), start=1):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            entry = None
+        if not (isinstance(entry, dict) and "op_code" in entry and line.endswith(b"\n")):
+            raise _no_study(file, f"line {number} is no entry of a journal")
+
+
+def _no_study(file: str | Path, reason: str) -> DataFileError:
+    return DataFileError(
+        f"A study must be a file that an earlier search wrote, or a new one. {file} is neither "
+        f"({reason}). Name another file, or delete this one."
+    )
+
+
+def _opened(optuna: Any, storage: Any, seed: int | None) -> Any:
     return optuna.create_study(
         study_name=STUDY,
         storage=storage,
@@ -138,12 +211,13 @@ def _search(
     n_trials: int,
     timeout: float | None,
     show: Callable[[Any], None],
-) -> None:
+) -> bool:
+    """Run the trials that are left; True if Ctrl-C ended them."""
     left = n_trials - len(study.trials)
     for trial in study.trials:
         show(trial)
     if left <= 0:
-        return
+        return False
     try:
         study.optimize(
             objective,
@@ -154,13 +228,21 @@ def _search(
         )
     except KeyboardInterrupt:
         warnings.warn("The search was interrupted; going on with its best.", stacklevel=3)
+        return True
+    return False
 
 
 class _Objective:
     """The accuracy of a trial on rows it was not trained on."""
 
     def __init__(
-        self, optuna: Any, base: ProtoPINVClassifier, X: Any, y: Any, space: Space, seed: int
+        self,
+        optuna: Any,
+        base: ProtoPINVClassifier,
+        X: Any,
+        y: Any,
+        space: Space,
+        seed: int | None,
     ) -> None:
         self._optuna = optuna
         self._base = base
@@ -177,7 +259,8 @@ class _Objective:
             model = _with(self._base, parameters, self._seed)
             # Only the first fold is watched: a trial that is poor there is given up.
             observer = self._watch(trial) if fold == 0 else None
-            model.set_params(validation_fraction=0.1 if fold == 0 else 0.0)
+            if model.early_stopping is not True:  # otherwise every training needs its own rows
+                model.set_params(validation_fraction=0.1 if fold == 0 else 0.0)
             model.fit(self._X[train], self._y[train], observer=observer)
             if model.history_.ending == "interrupted":
                 raise KeyboardInterrupt
@@ -196,7 +279,7 @@ class _Objective:
         return observe
 
 
-def _splits(y: Any, seed: int) -> list[tuple[Any, Any]]:
+def _splits(y: Any, seed: int | None) -> list[tuple[Any, Any]]:
     rows = np.arange(len(y))
     counts = np.unique(y, return_counts=True)[1]
     stratify = y if counts.min() >= FOLDS else None
@@ -207,7 +290,9 @@ def _splits(y: Any, seed: int) -> list[tuple[Any, Any]]:
     return [(train, test)]
 
 
-def _with(base: ProtoPINVClassifier, parameters: dict[str, Any], seed: int) -> ProtoPINVClassifier:
+def _with(
+    base: ProtoPINVClassifier, parameters: dict[str, Any], seed: int | None
+) -> ProtoPINVClassifier:
     chosen = {**base.get_params(), **parameters, "random_state": seed, "verbose": 0}
     return ProtoPINVClassifier(**chosen)
 

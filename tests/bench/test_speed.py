@@ -2,16 +2,23 @@
 
 import json
 import os
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from protopinv.bench import scaling
 from protopinv.bench.record import Record
 from protopinv.bench.speed import SpeedPlan, measure_speed
+from protopinv.bench.speed_figures import Figures
 from protopinv.bench.speed_tables import readable, speed_panels, speed_tables
-from protopinv.bench.timing import Machine, crossing, exponent, medians
+from protopinv.bench.tasks import Rows, Task
+from protopinv.bench.timing import Machine, crossing, exponent, measure_machine, medians
 from protopinv.errors import ConfigError
+from protopinv.kernels.bfloat16 import fast_bfloat16
 
 
 def test_works_take_turns_and_the_first_round_is_not_counted() -> None:
@@ -67,10 +74,37 @@ def test_a_small_run_tells_every_figure_and_is_continued(tmp_path: Path) -> None
         assert "everything else" in parts
         assert any("512" in name for name in parts)
         assert min(parts.values()) >= 0
-    assert cells["epoch"]["floor"]["float32"] > cells["epoch"]["floor"]["bfloat16"] / 10
+    floors = cells["epoch"]["floor"]
+    assert floors["float32"] > floors.get("bfloat16", 0.0) / 10
     again = measure_speed(plan, device="cpu", folder=tmp_path)
     assert again.path == record.path
     assert again.cells == cells
+
+
+def noise(n: int, seed: int) -> Rows:
+    random = np.random.default_rng(seed)
+    return Rows(random.integers(0, 256, (n, 784), dtype=np.uint8), np.arange(n) % 10)
+
+
+def test_bfloat16_is_measured_where_it_is_fast_and_nowhere_else(tmp_path: Path) -> None:
+    fast = fast_bfloat16(torch.device("cpu"))
+    machine = measure_machine("cpu", repeats=1)
+    assert (machine.bfloat16 is not None) == fast
+    task = Task("noise", noise(500, 0), noise(50, 1), noise(50, 2))
+    figures = Figures("cpu", machine, task, repeats=1, quick=True)
+    record = Record(tmp_path, "speed-cpu", {}, "cpu")
+    record.cell("machine", lambda: asdict(machine))
+    for key, work in figures.all().items():
+        record.cell(key, work)
+    for path in figures.paths():
+        record.cell(f"accuracy/{path}/seed0", partial(figures.accuracy, path, 0))
+    kept = json.loads(record.path.read_text())
+    kinds = {"float32", "bfloat16"} if fast else {"float32"}
+    assert set(kept["cells"]["profile"]) == set(kept["cells"]["epoch"]["floor"]) == kinds
+    text = "\n".join(speed_tables(kept))
+    lines = [line for line in text.splitlines() if "epoch, bfloat16" in line or "t16 rows" in line]
+    assert len(lines) >= 2
+    assert all(("not here" in line) != fast for line in lines)
 
 
 def test_scaling_is_measured_told_and_drawn(tmp_path: Path, monkeypatch) -> None:

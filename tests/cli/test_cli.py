@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -155,6 +156,40 @@ def test_diagnose_shows_the_conditioning_of_every_layer(folder: Path) -> None:
     assert text.count("system condition") == len(conditions)
 
 
+@pytest.mark.parametrize(
+    ("drop", "left"),
+    [
+        (["--drop", "f0,f2"], ["f1", "f,3"]),
+        (["--drop", "f0, f2", "--drop", "f1"], ["f,3"]),
+        (["--drop", "f,3"], ["f0", "f1", "f2"]),
+        (["--drop", "f,3", "--drop", "f0,f1"], ["f2"]),
+    ],
+    ids=" ".join,
+)
+def test_columns_are_left_out_one_by_one_or_as_a_list(
+    folder: Path, drop: list[str], left: list[str]
+) -> None:
+    table = pl.read_csv(folder / "bugs.csv").drop("f4").rename({"f3": "f,3"})
+    table.write_csv(folder / "commas.csv")
+    out = folder / "dropped.safetensors"
+    short = ["--n-prototypes", "5", "--hidden-sizes", "4", "--max-epochs", "2"]
+    answered("train", folder / "commas.csv", "--target", "kind", "-o", out, *short, *drop)
+    assert load(out).feature_names_in_.tolist() == left
+
+
+def test_progress_elsewhere_says_which_epoch_its_numbers_are_of(folder: Path) -> None:
+    out = folder / "watched.safetensors"
+    result = run(
+        *("train", folder / "bugs.csv", "--target", "kind", "-o", out, "--verbose", *QUICK),
+        *("--early-stopping", "cross"),
+    )
+    *lines, saved = result.stderr.splitlines()
+    assert saved == f"saved {out}"
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r"(fold \d of \d, )?epoch \d+/\d+ loss \S+( validation \S+)?", line)
+
+
 def test_people_get_text(folder: Path) -> None:
     for arguments in (
         ("inspect", folder / "m.safetensors"),
@@ -208,6 +243,16 @@ def test_a_named_set_without_its_files_is_refused(tmp_path: Path, folder: Path) 
             ["lr must be a positive number. Got -1."],
         ),
         (
+            ["train", "bugs.csv", "--target", "kind", "--drop", "f0,f9"],
+            ExitCode.DATA,
+            ["A column to drop must be in the table", "no 'f9'"],
+        ),
+        (
+            ["train", "bugs.csv", "--target", "kind", "--device", "gpu:1"],
+            ExitCode.USAGE,
+            ["device must be", "Got 'gpu:1'"],
+        ),
+        (
             ["train", "bugs.csv", "--target", "kind", "--ridge", "much"],
             ExitCode.USAGE,
             ["--ridge takes numbers", "Got 'much'"],
@@ -220,6 +265,16 @@ def test_a_named_set_without_its_files_is_refused(tmp_path: Path, folder: Path) 
         (["predict", "bugs.csv", "bugs.csv"], ExitCode.MODEL_FILE, ["must be whole"]),
         (["predict", "m.safetensors", "other.csv"], ExitCode.DATA, ["no 'f1'"]),
         (["inspect", "nothing"], ExitCode.MODEL_FILE, ["There is none at nothing"]),
+        (["inspect", "x" * 300], ExitCode.MODEL_FILE, ["must be", "Check the path"]),
+        (["train", "x" * 300], ExitCode.DATA, ["There is no file xxx"]),
+        (["train", "nowhere.csv", "-o", "/proc/m"], ExitCode.OUTPUT, ["/proc cannot"]),
+        (["train", "nowhere.csv", "-o", "kept.safetensors"], ExitCode.OUTPUT, ["is read-only"]),
+        (["predict", "nothing", "bugs.csv", "-o", "no/p.csv"], ExitCode.OUTPUT, ["no no."]),
+        (
+            ["tune", "bugs.csv", "--target", "kind", "--study", "bugs.csv"],
+            ExitCode.DATA,
+            ["A study must be a file", "bugs.csv is neither", "Name another file"],
+        ),
         (
             ["evaluate", "m.safetensors", "other.csv", "--target", "f0"],
             ExitCode.DATA,
@@ -243,6 +298,7 @@ def test_what_cannot_be_done_is_one_line_and_a_code(
 ) -> None:
     monkeypatch.chdir(folder)
     Path("other.csv").write_text("f0\n1\n2\n")
+    Path("kept.safetensors").touch(0o444)
     before = sorted(path.name for path in folder.iterdir())
     assert_refused(run(*arguments), code, *words)
     assert sorted(path.name for path in folder.iterdir()) == before
@@ -273,10 +329,70 @@ def test_control_c_saves_the_best_model_so_far(folder: Path) -> None:
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 0
+    assert process.returncode == ExitCode.INTERRUPTED
     assert json.loads(stdout)["ended"] == "interrupted"
     assert "warning: Training was interrupted after" in stderr
     assert load(out).n_iter_ >= 1
+
+
+def test_control_c_in_a_search_saves_its_best(folder: Path) -> None:
+    out, study = folder / "searched.safetensors", folder / "search.log"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "protopinv", "tune", folder / "bugs.csv", "--json"),
+            *("--target", "kind", "-o", out, "--study", study, "--trials", "100000"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not study.exists() or study.read_text().count('"state":1') < 1:  # a finished trial
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == ExitCode.INTERRUPTED
+    assert "warning: The search was interrupted" in stderr
+    assert load(out).get_params()["lr"] == json.loads(stdout)["lr"]
+
+
+@pytest.mark.parametrize("kind", ["ValueError", "OSError", "RuntimeError", "ImportError"])
+def test_a_defect_of_ours_is_shown_whole(kind: str) -> None:
+    program = textwrap.dedent(
+        f"""
+        import sys
+        from protopinv.cli.app import app, main
+
+        @app.command()
+        def broken():
+            raise {kind}("ours")
+
+        sys.argv = ["protopinv", "broken"]
+        main()
+        """
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == ExitCode.DEFECT
+    assert "Traceback" in result.stderr
+    assert f"{kind}: ours" in result.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_answers_that_do_not_fit_are_an_error(folder: Path) -> None:
+    command = ["predict", folder / "m.safetensors", folder / "bugs.csv", "--proba"]
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "protopinv", *map(str, command)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert result.returncode == ExitCode.OUTPUT
+    assert result.stderr.startswith("error: Answers must reach stdout whole.")
+    assert result.stderr.count("\n") == 1
 
 
 def test_control_c_elsewhere_is_an_exit_code() -> None:

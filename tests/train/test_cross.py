@@ -107,8 +107,8 @@ def test_folds_are_shown_but_an_observer_sees_the_last_training_only(blobs, caps
     model.fit(X, y, observer=seen.append)
     assert [report.epoch for report in seen] == list(range(model.n_iter_))
     shown = capsys.readouterr().err
-    assert "fold 1 of 4: loss" in shown
-    assert "fold 4 of 4: loss" in shown
+    assert "fold 1 of 4, epoch " in shown
+    assert "fold 4 of 4, epoch " in shown
     assert f"epoch {model.n_iter_}/{model.n_iter_} loss" in shown
 
 

@@ -3,9 +3,11 @@
 import pytest
 import torch
 from torch import Generator
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from protopinv.kernels import switched_off
 from protopinv.solve import ridge_solve
+from protopinv.train import products
 from protopinv.train.data_pass import data_pass
 from protopinv.train.losses import CrossEntropy
 from protopinv.train.products import as_layer, product, put_product, put_sum
@@ -14,6 +16,18 @@ from protopinv.train.rows import Rows
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randn(*shape, generator=Generator().manual_seed(seed), dtype=dtype)
+
+
+class Operations(TorchDispatchMode):
+    """Writes down the names of the operations done in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.add(func.name().partition(".")[0])
+        return func(*args, **(kwargs or {}))
 
 
 def layouts(M: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -39,6 +53,40 @@ def test_a_product_does_not_depend_on_how_matrices_lie(dtype, h, x_lies, w_lies)
         torch.testing.assert_close(total.double(), expected, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.skipif(products.ONE_DNN is None, reason="needs a torch built with oneDNN")
+@pytest.mark.parametrize(
+    ("n", "h", "reached"),
+    [(2**12, 64, True), (2**8, 64, False), (2**9, 10, True), (2**5, 10, False)],
+    ids=["much work", "little work", "few columns", "few columns, little work"],
+)
+def test_one_dnn_gives_the_same_where_there_is_work_enough(n: int, h: int, reached: bool) -> None:
+    X, W, b = (normal(*shape) for shape in ((n, 64), (64, h), (h,)))
+    exact = X.double() @ W.double() + b.double()
+    layer = products.Layer(torch.cat([b[None], W]))
+    with Operations() as done:
+        found, rectified = product(X, W, b), layer.rectified(X)
+    assert ("mkldnn::_linear_pointwise" in done.names) == reached == (rectified is not None)
+    torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-4)
+    if rectified is not None:
+        torch.testing.assert_close(rectified.double(), exact.relu(), rtol=1e-5, atol=1e-4)
+    with switched_off(), Operations() as plain:
+        torch.testing.assert_close(product(X, W, b), found, rtol=1e-5, atol=1e-4)
+        assert layer.rectified(X) is None
+    assert "mkldnn::_linear_pointwise" not in plain.names
+
+
+@pytest.mark.skipif(products.ONE_DNN is None, reason="needs a torch built with oneDNN")
+@pytest.mark.parametrize("x_lies", ["rows", "columns", "gaps"])
+@pytest.mark.parametrize("w_lies", ["rows", "columns", "gaps"])
+def test_one_dnn_is_spared_matrices_with_gaps(x_lies: str, w_lies: str) -> None:
+    X, W, b = normal(2**12, 64), normal(64, 64), normal(64)
+    with Operations() as done:
+        found = product(layouts(X)[x_lies], layouts(W)[w_lies], b)
+    assert ("mkldnn::_linear_pointwise" in done.names) == ("gaps" not in (x_lies, w_lies))
+    exact = X.double() @ W.double() + b.double()
+    torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-4)
+
+
 def test_sums_of_rough_rows_are_kept_in_the_type_of_the_total() -> None:
     B, total = normal(500, 7), torch.full((7,), torch.nan)
     for times in (1, 2):
@@ -59,12 +107,16 @@ def test_rows_go_through_factors_only_where_that_is_less_work(p: int, factored: 
 
 
 def test_fast_paths_and_plain_ones_give_the_same_gradients() -> None:
-    A, T, X = normal(10, 61), normal(10, 50, seed=1), normal(200, 60, seed=2)
+    """Chunks are large enough for oneDNN: both layers have the work it needs."""
+    n, d, h = 2 * 4096, 60, 80
+    A, T, X = normal(10, d + 1), normal(10, h, seed=1), normal(n, d, seed=2)
     solution = ridge_solve(A, T, torch.tensor(5.0), form="dual")
-    weights = [solution.weights[0], normal(51, 4, seed=3)]
-    rows = Rows(X, torch.arange(200) % 4)
-    options = {"chunk": 64, "factors": [*solution.factors, None]}
-    fast = data_pass(rows, weights, "relu", CrossEntropy(), **options)
+    weights = [solution.weights[0], normal(h + 1, 4, seed=3)]
+    rows = Rows(X, torch.arange(n) % 4)
+    options = {"chunk": n // 2, "factors": [*solution.factors, None]}
+    with Operations() as done:
+        fast = data_pass(rows, weights, "relu", CrossEntropy(), **options)
+    assert ("mkldnn::_linear_pointwise" in done.names) == (products.ONE_DNN is not None)
     with switched_off():
         plain = data_pass(rows, weights, "relu", CrossEntropy(), **options)
     torch.testing.assert_close(fast, plain, rtol=1e-3, atol=1e-5)

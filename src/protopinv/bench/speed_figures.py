@@ -15,6 +15,7 @@ from protopinv.bench.steps import SOME_RATE, first_step, projected_rows, ready_s
 from protopinv.bench.tasks import CLASSES, Task
 from protopinv.bench.timing import Machine, by_part, medians, seconds
 from protopinv.kernels import switched_off
+from protopinv.kernels.bfloat16 import fast_bfloat16
 from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import train
@@ -28,8 +29,16 @@ ROUGH = {"row_dtype": "bfloat16"}
 PATH_EPOCHS = {"cpu": 30, "cuda": 250}
 
 
+def path_of(kind: str) -> str:
+    """What a path is called in a record, by the number type of its rows."""
+    return "float32" if kind == "float32" else f"{kind} rows"
+
+
 class Figures:
-    """The figures of a device; what they share is made once."""
+    """The figures of a device; what they share is made once.
+
+    Where a device has no products in bfloat16 its figures are left out: they would take hours.
+    """
 
     def __init__(
         self, device: str, machine: Machine, task: Task, *, repeats: int, quick: bool
@@ -37,26 +46,25 @@ class Figures:
         self.device, self.machine, self.task = device, machine, task
         self.repeats, self.quick = repeats, quick
         self.epochs = 4 if quick else PATH_EPOCHS[device]
+        self.kinds = {"float32": PLAIN}
+        if fast_bfloat16(torch.device(device)):
+            self.kinds["bfloat16"] = ROUGH
         self._rows: dict[str, tuple[Rows, Rows]] = {}
 
     def all(self) -> dict[str, Callable[[], Mapping[str, Any]]]:
         """Name and work of each."""
-        if self.device == "cuda":
-            return {
-                "250 epochs": self.whole_training,
-                "step against an MLP": self.step_against_mlp,
-                "profile": self.profile,
-            }
-        return {"epoch": self.epoch, "profile": self.profile}
+        if self.device != "cuda":
+            return {"epoch": self.epoch, "profile": self.profile}
+        step = {"step against an MLP": self.step_against_mlp} if "bfloat16" in self.kinds else {}
+        return {"250 epochs": self.whole_training, **step, "profile": self.profile}
 
     def paths(self) -> dict[str, tuple[Parameters, Any]]:
         """Ways to the same result: number types, with fast paths and without."""
-        return {
-            "float32": (PLAIN, nullcontext),
-            "float32, plain paths": (PLAIN, switched_off),
-            "bfloat16 rows": (ROUGH, nullcontext),
-            "bfloat16 rows, plain paths": (ROUGH, switched_off),
-        }
+        found: dict[str, tuple[Parameters, Any]] = {}
+        for kind, options in self.kinds.items():
+            name = path_of(kind)
+            found |= {name: (options, nullcontext), f"{name}, plain paths": (options, switched_off)}
+        return found
 
     def accuracy(self, path: str, seed: int) -> Mapping[str, Any]:
         """Full-batch training by one path, scored on held-out rows."""
@@ -68,19 +76,17 @@ class Figures:
         return {"held_out": float(score), "seconds": spent, "epochs": self.epochs}
 
     def epoch(self) -> Mapping[str, Any]:
-        """A full-batch epoch against the paper's listing, in both number types."""
-        exact, rows, _ = self._step(PLAIN, 0)
-        rough, rough_rows, _ = self._step(ROUGH, 0)
-        found = medians(
-            {
-                "listing": self._listing(rows).epoch,
-                "float32": lambda: float(exact(rows, SOME_RATE).loss),
-                "bfloat16": lambda: float(rough(rough_rows, SOME_RATE).loss),
-            },
-            repeats=self.repeats,
-            device=self.device,
-        )
-        floors = {kind: self._floor(len(rows), kind) for kind in ("float32", "bfloat16")}
+        """A full-batch epoch against the paper's listing, in every number type."""
+
+        def epoch(options: Parameters) -> Callable[[], object]:
+            step, rows, _ = self._step(options, 0)
+            return lambda: float(step(rows, SOME_RATE).loss)
+
+        rows, _ = self._rows_of(PLAIN)
+        works: dict[str, Callable[[], object]] = {"listing": self._listing(rows).epoch}
+        works |= {kind: epoch(options) for kind, options in self.kinds.items()}
+        found = medians(works, repeats=self.repeats, device=self.device)
+        floors = {kind: self._floor(len(rows), kind) for kind in self.kinds}
         return {"seconds": found, "floor": floors}
 
     def whole_training(self) -> Mapping[str, Any]:
@@ -92,17 +98,13 @@ class Figures:
 
         listing = self._listing(self._rows_of(PLAIN)[0])
         epochs = TrainConfig(**self._config(PLAIN)).max_epochs
-        found = medians(
-            {
-                "listing": lambda: [listing.epoch() for _ in range(epochs)],
-                "float32": partial(run, PLAIN),
-                "bfloat16": partial(run, ROUGH),
-            },
-            repeats=self.repeats,
-            device=self.device,
-        )
+        works: dict[str, Callable[[], object]] = {
+            "listing": lambda: [listing.epoch() for _ in range(epochs)]
+        }
+        works |= {kind: partial(run, options) for kind, options in self.kinds.items()}
+        found = medians(works, repeats=self.repeats, device=self.device)
         n = len(self._rows_of(PLAIN)[0])
-        floors = {kind: epochs * self._floor(n, kind) for kind in ("float32", "bfloat16")}
+        floors = {kind: epochs * self._floor(n, kind) for kind in self.kinds}
         return {"seconds": found, "floor": floors, "epochs": epochs}
 
     def step_against_mlp(self) -> Mapping[str, Any]:
@@ -127,7 +129,7 @@ class Figures:
     def profile(self) -> Mapping[str, Any]:
         """Seconds of one step in each number type by operation, or by kernel on a GPU."""
         found = {}
-        for kind, options in (("float32", PLAIN), ("bfloat16", ROUGH)):
+        for kind, options in self.kinds.items():
             step, rows, _ = self._step(options, 0)
             found[kind] = by_part(ready_step(step, rows), self.device)
         return found

@@ -7,12 +7,15 @@ from protopinv.bench.markdown import markdown
 from protopinv.bench.scaling import AXES
 from protopinv.bench.scores import percent
 from protopinv.bench.speed import path_scores
+from protopinv.bench.speed_figures import path_of
 from protopinv.report.figures import Panel, Series
 
 Record = Mapping[str, Any]
 # Parts of a profile that a page names, and the share of the whole they must have.
 NAMED = 6
 LEAST = 0.02
+# Instead of a number in bfloat16, where the machine has no instructions for it.
+NOT_HERE = "not here"
 HEADER = ["figure", "ours", "peer", "peer / ours", "floor", "accuracy"]
 
 
@@ -20,9 +23,8 @@ def speed_tables(record: Record) -> list[str]:
     """Figures, the accuracy of every path, and how time grows."""
     machine = record["cells"]["machine"]
     lines = [
-        f"Products of large matrices run at {machine['float32'] / 1e9:,.0f} GFLOP/s in float32 and "
-        f"{machine['bfloat16'] / 1e9:,.0f} in bfloat16 here, copies at "
-        f"{machine['bandwidth'] / 1e9:,.0f} GB/s.",
+        f"Products of large matrices run at {machine['float32'] / 1e9:,.0f} GFLOP/s in float32"
+        f"{_rough_rate(machine)}, copies at {machine['bandwidth'] / 1e9:,.0f} GB/s.",
         "",
         *markdown(HEADER, list(_figures(record))),
         "",
@@ -33,10 +35,19 @@ def speed_tables(record: Record) -> list[str]:
     if scores:
         epochs = next(c["epochs"] for k, c in record["cells"].items() if k.startswith("accuracy/"))
         lines += ["", f"Held-out accuracy after {epochs} full-batch epochs, by path:", ""]
-        lines += markdown(["path", "%"], [[path, str(score)] for path, score in scores.items()])
+        told = {path: str(score) for path, score in scores.items()}
+        if machine["bfloat16"] is None:
+            told[path_of("bfloat16")] = NOT_HERE
+        lines += markdown(["path", "%"], [[path, score] for path, score in told.items()])
     if "scaling/n" in record["cells"]:
         lines += ["", *_growth(record)]
     return lines
+
+
+def _rough_rate(machine: Mapping[str, Any]) -> str:
+    if machine["bfloat16"] is None:
+        return " here, which has no products in bfloat16"
+    return f" and {machine['bfloat16'] / 1e9:,.0f} in bfloat16 here"
 
 
 def _figures(record: Record) -> Iterator[list[str]]:
@@ -46,7 +57,10 @@ def _figures(record: Record) -> Iterator[list[str]]:
             found, floors = cells[key]["seconds"], cells[key]["floor"]
             for kind in ("float32", "bfloat16"):
                 name = f"{title}, {kind}; peer: the paper's listing in float32"
-                score = str(path_scores(record).get(_path(kind), ""))
+                if kind not in found:
+                    yield [name, NOT_HERE, "", "", "", ""]
+                    continue
+                score = str(path_scores(record).get(path_of(kind), ""))
                 yield _line(name, found[kind], found["listing"], floors[kind], score)
     if "step against an MLP" in cells:
         found = cells["step against an MLP"]
@@ -68,10 +82,6 @@ def _figures(record: Record) -> Iterator[list[str]]:
             rows = "one row" if found["rows"] == 1 else f"{found['rows']:,} rows"
             name = f"predict_proba of {rows} on the host; peer: scikit-learn's MLP"
             yield _line(name, found["seconds"]["ours"], found["seconds"]["peer"], None)
-
-
-def _path(kind: str) -> str:
-    return "float32" if kind == "float32" else "bfloat16 rows"
 
 
 def _line(

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from protopinv.kernels.bfloat16 import fast_bfloat16
+
 Work = Callable[[], object]
 # Parts of a profile that are named.
 PARTS = 12
@@ -65,15 +67,20 @@ def _shapes(given: Sequence[Sequence[int]] | None) -> str:
 
 @dataclass(frozen=True)
 class Machine:
-    """Measured ceilings: operations a second in large products, bytes a second in copies."""
+    """Measured ceilings: operations a second in large products, bytes a second in copies.
+
+    ``bfloat16`` is None where there are no instructions for it.
+    """
 
     float32: float
-    bfloat16: float
+    bfloat16: float | None
     bandwidth: float
 
     def floor(self, operations: float, moved: float, kind: str) -> float:
         """Seconds that so many operations and moved bytes take at least."""
         rate = self.bfloat16 if kind == "bfloat16" else self.float32
+        if rate is None:
+            raise AssertionError("there is no bfloat16 here")
         return max(operations / rate, moved / self.bandwidth)
 
 
@@ -82,22 +89,20 @@ def measure_machine(device: str, *, repeats: int) -> Machine:
     size = 8192 if device == "cuda" else 2048
     numbers = 2**28 if device == "cuda" else 2**25
     factors = torch.randn(2, size, size, device=device)
-    rough = factors.bfloat16()
     source = torch.randn(numbers, device=device)
     target = torch.empty_like(source)
-    found = medians(
-        {
-            "float32": lambda: factors[0] @ factors[1],
-            "bfloat16": lambda: rough[0] @ rough[1],
-            "copy": lambda: target.copy_(source),
-        },
-        repeats=repeats,
-        device=device,
-    )
+    works: dict[str, Work] = {
+        "float32": lambda: factors[0] @ factors[1],
+        "copy": lambda: target.copy_(source),
+    }
+    if fast_bfloat16(torch.device(device)):
+        rough = factors.bfloat16()
+        works["bfloat16"] = lambda: rough[0] @ rough[1]
+    found = medians(works, repeats=repeats, device=device)
     operations = 2 * size**3
     return Machine(
         operations / found["float32"],
-        operations / found["bfloat16"],
+        operations / found["bfloat16"] if "bfloat16" in found else None,
         2 * source.nbytes / found["copy"],
     )
 

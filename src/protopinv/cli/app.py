@@ -16,6 +16,7 @@ from protopinv.cli.output import exit_code, one_line
 from protopinv.cli.predict import predict
 from protopinv.cli.train import train
 from protopinv.cli.tune import tune
+from protopinv.errors import ProtoPINVError
 
 app = typer.Typer(
     help="Small networks that retrain in a blink: prototypes trained, weights solved.",
@@ -50,11 +51,14 @@ def main() -> None:
 
 
 def run(commands: typer.Typer) -> None:
-    """Run a command; whatever we refuse is one line on stderr and an exit code."""
+    """Run a command; whatever we refuse is one line on stderr and an exit code.
+
+    Anything else that is raised is a defect of ours, and shown whole.
+    """
     warnings.showwarning = _show_warning
     try:
         commands()
-    except (ValueError, OSError, RuntimeError, ImportError) as error:
+    except ProtoPINVError as error:
         code = exit_code(error)
         if code is None:
             raise

@@ -1,11 +1,11 @@
 """protopinv bench: how fast it is here."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from protopinv.cli.options import AsJson, Device
+from protopinv.cli.options import AsJson
 from protopinv.cli.output import answer, say
 
 bench = typer.Typer(
@@ -14,6 +14,8 @@ bench = typer.Typer(
     rich_markup_mode=None,
 )
 
+# A record is of a kind of device; which of several GPUs it is, CUDA_VISIBLE_DEVICES says.
+Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute.")]
 Seeds = Annotated[int, typer.Option(help="Seeds for each number.")]
 Quick = Annotated[bool, typer.Option(help="A smoke run on a few rows: minutes on two cores.")]
 Folder = Annotated[Path, typer.Option(help="Where records are kept, and continued.")]

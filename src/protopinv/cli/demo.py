@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from protopinv.cli.options import AsJson
-from protopinv.cli.output import answer, say
+from protopinv.cli.output import answer, leave, say
 
 if TYPE_CHECKING:
     from protopinv.estimators import ProtoPINVClassifier
@@ -40,6 +40,7 @@ def demo(as_json: AsJson = False) -> None:
     answer(
         {**values, "confusion": asdict(result)["confusion"]} if as_json else values, as_json=as_json
     )
+    leave(interrupted=estimator.history_.ending == "interrupted")
 
 
 def _drawn(estimator: "ProtoPINVClassifier", X: Any) -> str:

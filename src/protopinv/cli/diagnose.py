@@ -14,9 +14,9 @@ def diagnose(model: ModelPath, as_json: AsJson = False) -> None:
     or the ridge move by one; the share of the bound says how much of that a small random move
     makes use of.
     """
-    from protopinv.estimators import load
+    from protopinv.cli.rows import model_at
 
-    estimator = load(model)
+    estimator = model_at(model)
     diagnosis, moved = estimator.diagnose(), estimator.check_lemma()
     if as_json:
         perturbed = [asdict(layer) for layer in moved]

@@ -18,9 +18,9 @@ def evaluate(
     DATA is a table with a --target column, or a named set (its test split).
     """
     from protopinv import estimators
-    from protopinv.cli.rows import rows_for
+    from protopinv.cli.rows import model_at, rows_for
 
-    estimator = estimators.load(model).set_params(device=device)
+    estimator = model_at(model).set_params(device=device)
     rows = rows_for(estimator, data, target, needs_target=True)
     result = estimators.evaluate(estimator, rows.X, rows.y)
     if as_json:

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 def inspect(model: ModelPath, as_json: AsJson = False) -> None:
     """Show what a model file holds."""
-    from protopinv.estimators import load
+    from protopinv.cli.rows import model_at
 
-    estimator = load(model)
+    estimator = model_at(model)
     history, names = estimator.history_, getattr(estimator, "feature_names_in_", None)
     values: dict[str, Any] = {
         "model": model,

@@ -16,11 +16,14 @@ Data = Annotated[
 ]
 ModelPath = Annotated[str, typer.Argument(help="A file written by 'protopinv train'.")]
 Target = Annotated[str | None, typer.Option(help="The column to predict, for a table.")]
-Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(help="Columns to leave out, several with commas; may be repeated."),
+]
 Output = Annotated[Path, typer.Option("--output", "-o", help="The model file.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
-Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute.")]
+Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, or cuda:1.")]
 
 
 def with_hyperparameters(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,19 +1,27 @@
 """What leaves the program: answers, error lines, exit codes."""
 
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
+
+import typer
 
 from protopinv import errors
 from protopinv.plain import plain
 
 
 class ExitCode(IntEnum):
-    """2 and 130 are also what the parser gives, for a wrong option and for Ctrl-C."""
+    """2 and 130 are also what the parser gives, for a wrong option and for Ctrl-C.
+
+    A defect of ours is a traceback and Python's own code, 1.
+    """
 
     OK = 0
+    DEFECT = 1
     USAGE = 2
     DATA = 3
     MODEL_FILE = 4
@@ -23,7 +31,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-_CODES: dict[type[BaseException], ExitCode] = {
+_CODES: dict[type[errors.ProtoPINVError], ExitCode] = {
     errors.ConfigError: ExitCode.USAGE,
     errors.DataError: ExitCode.DATA,
     errors.DataFileError: ExitCode.DATA,
@@ -31,8 +39,6 @@ _CODES: dict[type[BaseException], ExitCode] = {
     errors.TrainingError: ExitCode.TRAINING,
     errors.MissingExtraError: ExitCode.MISSING_EXTRA,
     errors.OutputError: ExitCode.OUTPUT,
-    OSError: ExitCode.OUTPUT,
-    ValueError: ExitCode.DATA,  # scikit-learn's checks of rows and targets
 }
 
 
@@ -49,6 +55,29 @@ def one_line(error: BaseException | str) -> str:
 def say(text: str) -> None:
     """Talk, on stderr."""
     print(text, file=sys.stderr)
+
+
+def leave(*, interrupted: bool) -> None:
+    """The end of a command that trains: after Ctrl-C it did all the rest, and the code says so."""
+    if interrupted:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+
+
+@contextmanager
+def on_stdout() -> Iterator[None]:
+    """What is printed in here arrives, or is an OutputError; a closed pipe is the parser's."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # Python would try to write the same bytes once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise errors.OutputError(
+            f"Answers must reach stdout whole. They did not ({error.strerror}). Free some space, "
+            "or send them elsewhere."
+        ) from error
 
 
 def answer(values: Mapping[str, Any], *, as_json: bool) -> None:

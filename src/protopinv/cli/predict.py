@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from protopinv.cli.options import AsJson, Data, Device, ModelPath
-from protopinv.cli.output import say
+from protopinv.cli.output import on_stdout, say
 
 
 def predict(
@@ -28,11 +28,12 @@ def predict(
 
     DATA is a table with the columns the model was trained on, or a named set (its test split).
     """
-    from protopinv.cli.rows import rows_for
-    from protopinv.estimators import load
-    from protopinv.files import replacing
+    from protopinv.cli.rows import model_at, rows_for
+    from protopinv.files import replacing, require_file
 
-    estimator = load(model).set_params(device=device)
+    if output is not None:
+        require_file(output)
+    estimator = model_at(model).set_params(device=device)
     rows = rows_for(estimator, data)
     columns: dict[str, list[Any]] = {"prediction": estimator.predict(rows.X).tolist()}
     if proba:
@@ -40,7 +41,8 @@ def predict(
         for label, column in zip(estimator.classes_.tolist(), probabilities.T, strict=True):
             columns[f"probability_{label}"] = column.tolist()
     if output is None:
-        _write(columns, sys.stdout, as_json)
+        with on_stdout():
+            _write(columns, sys.stdout, as_json)
         return
     with replacing(output) as temporary, temporary.open("w", newline="") as stream:
         _write(columns, stream, as_json)

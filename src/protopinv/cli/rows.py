@@ -1,12 +1,26 @@
-"""Rows for a model that exists already: its own columns, whatever else the table holds."""
+"""A model that exists already, and rows for it: its own columns, whatever else a table holds."""
 
 from typing import TYPE_CHECKING
 
-from protopinv.errors import DataError
+from protopinv.errors import DataError, ModelFileError, ProtoPINVError
 
 if TYPE_CHECKING:
     from protopinv.data import Dataset
     from protopinv.estimators import ProtoPINVClassifier
+
+
+def model_at(path: str) -> "ProtoPINVClassifier":
+    """The model in a file; a file that the system does not let us look at is the user's to mend."""
+    from protopinv.estimators import load
+
+    try:
+        return load(path)
+    except ProtoPINVError:
+        raise
+    except OSError as error:
+        raise ModelFileError(
+            f"A model file must be readable. {path} is not ({error.strerror}). Check the path."
+        ) from error
 
 
 def rows_for(

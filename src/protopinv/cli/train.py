@@ -17,7 +17,7 @@ from protopinv.cli.options import (
     parse_hyperparameters,
     with_hyperparameters,
 )
-from protopinv.cli.output import answer, say
+from protopinv.cli.output import answer, leave, say
 
 
 @with_hyperparameters
@@ -77,3 +77,4 @@ def train(
         },
         as_json=as_json,
     )
+    leave(interrupted=history.ending == "interrupted")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from protopinv.cli.options import AsJson, Data, Device, Drop, Output, Seed, Target
-from protopinv.cli.output import answer, say
+from protopinv.cli.output import answer, leave, say
 
 
 def tune(
@@ -42,7 +42,7 @@ def tune(
         timeout=timeout,
         study_file=study,
         estimator=ProtoPINVClassifier(device=device),
-        seed=seed,
+        random_state=seed,
         verbose=int(sys.stderr.isatty()),
     )
     found.model.save(output)
@@ -58,3 +58,4 @@ def tune(
         },
         as_json=as_json,
     )
+    leave(interrupted=found.interrupted)

@@ -26,7 +26,7 @@ def download(url: str) -> bytes:
                 response, total, description=label, console=Console(stderr=True)
             ) as reader:
                 body = b"".join(iter(lambda: reader.read(BLOCK_BYTES), b""))
-    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         raise DataFileError(f"{url} must answer. It did not ({error}).") from error
     if total and len(body) != total:
         raise DataFileError(f"{url} must send {total} bytes. It sent {len(body)}.")

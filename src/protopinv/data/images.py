@@ -13,7 +13,7 @@ from protopinv.data.dataset import Dataset
 from protopinv.data.download import download
 from protopinv.data.idx import parse_idx
 from protopinv.errors import DataFileError
-from protopinv.files import replacing
+from protopinv.files import is_file, replacing
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,19 @@ def _content(images: ImageSet, stem: str) -> tuple[bytes, str]:
     """The verified, uncompressed content of a file, and the name it was found under."""
     for folder in _folders(images):
         for path in (folder / stem, folder / f"{stem}.gz"):
-            if path.is_file():
-                return _verified(path.read_bytes(), images.sha256[stem], path), str(path)
+            if is_file(path):
+                return _verified(_bytes_of(path), images.sha256[stem], path), str(path)
     return _fetch(images, stem)
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataFileError(
+            f"A data file must be readable. {path} is not ({error.strerror}). Change its "
+            "permissions."
+        ) from error
 
 
 def _folders(images: ImageSet) -> Iterator[Path]:

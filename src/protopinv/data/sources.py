@@ -10,6 +10,7 @@ from protopinv.data.dataset import Dataset
 from protopinv.data.images import FASHION_MNIST, MNIST, load_images
 from protopinv.data.tables import load_table
 from protopinv.errors import DataError
+from protopinv.files import is_file
 
 Split = Literal["train", "test"]
 NAMED = ("digits", MNIST.name, FASHION_MNIST.name)
@@ -39,7 +40,7 @@ def load_data(
         if source == images.name:
             return load_images(images, split)
     path = Path(source)
-    if not path.is_file():
+    if not is_file(path):
         raise DataError(
             f"Data must be a CSV or Parquet file, or one of {', '.join(NAMED)}. "
             f"There is no file {source}. Check the path."

@@ -19,11 +19,15 @@ def load_table(
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
 ) -> Dataset:
-    """All rows of a table: ``features`` (by default all columns not named here) and the target."""
+    """All rows of a table: ``features`` (by default all columns not named here) and the target.
+
+    A name in ``drop`` that is no column may be several, with commas.
+    """
     polars = require("polars", extra="table", why="Reading a table")
     table = _read(path, polars)
     if target is not None:
         _require_columns(table, [target], "The target must be a column of the table", path)
+    drop = _listed(drop, table.columns)
     _require_columns(table, drop, "A column to drop must be in the table", path)
     names = [name for name in table.columns if name != target and name not in drop]
     if features is not None:
@@ -61,6 +65,15 @@ def _read(path: Path, polars: Any) -> Any:
             f"A table must be a readable {path.suffix[1:]} file. {path} is not ({reason}). "
             "Check that it is whole."
         ) from error
+
+
+def _listed(names: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Names as they are where a column is called so, and otherwise what lies between commas."""
+    listed: list[str] = []
+    for name in names:
+        parts = [part.strip() for part in name.split(",")]
+        listed += [name] if name in columns else [part for part in parts if part] or [name]
+    return listed
 
 
 def _require_columns(table: Any, names: Sequence[str], rule: str, path: Path) -> None:

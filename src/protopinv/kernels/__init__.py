@@ -1,17 +1,19 @@
 """Kernels for a GPU, where they are faster than torch's own; written in Triton.
 
 Whoever calls one has a plain path in torch that gives the same numbers, for every other device and
-for a GPU without Triton. Triton compiles a kernel when it is first used on a machine, which takes a
-second or two; later processes find it on disk.
+for a GPU without Triton or without the C compiler it needs. Triton compiles a kernel when it is
+first used on a machine, which takes a second or two; later processes find it on disk.
 """
 
-import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
 import torch
 from torch import Tensor
+
+from protopinv.kernels.bfloat16 import fast_bfloat16
+from protopinv.kernels.compiler import can_build
 
 _switch = {"on": True}
 
@@ -39,6 +41,5 @@ def switched_off() -> Iterator[None]:
 
 @cache
 def _device_can(device: torch.device) -> bool:
-    """Triton is installed, and the GPU has products in bfloat16."""
-    found = importlib.util.find_spec("triton") is not None
-    return found and torch.cuda.get_device_capability(device) >= (8, 0)
+    """Triton is there and finds what it needs to build, and the GPU has products in bfloat16."""
+    return can_build() and fast_bfloat16(device)

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from protopinv.solve.dual import Dual
+from protopinv.solve.exact import exact_products
 from protopinv.solve.form import Form, Pulled
 from protopinv.solve.primal import Primal
 from protopinv.solve.svd import SVD
@@ -49,6 +50,7 @@ class LayerSolve:
     weights and gradients come in the type of the designs.
     """
 
+    @exact_products()
     def __init__(
         self,
         designs: Sequence[Float[Tensor, "*members p _"]],
@@ -85,6 +87,7 @@ class LayerSolve:
         )
         self.duals = [duals.get(i) for i in order]
 
+    @exact_products()
     def pullbacks(self, gradients: Sequence[Tensor], *, with_ridge: bool) -> list[Pulled]:
         """From the gradient in W of every layer to those in A, T and the ridge."""
         pulled: dict[int, Pulled] = {}

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from protopinv.solve.cholesky import factorise
+from protopinv.solve.exact import exact_products
 
 
 def spread(
@@ -28,6 +29,7 @@ class _Spread(torch.autograd.Function):
     """d log det K = tr(K^-1 dK), d log tr K = tr(dK) / tr(K)."""
 
     @staticmethod
+    @exact_products()
     def forward(ctx: Any, A: Tensor, ridge: Tensor, form: str) -> tuple[Tensor, Tensor]:
         ctx.wide = A.shape[-2] <= A.shape[-1]
         K = A @ A.mT if ctx.wide else A.mT @ A
@@ -41,6 +43,7 @@ class _Spread(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @exact_products()
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None]:
         A, inverse, trace = ctx.saved_tensors
         dK = inverse * (-gradient / inverse.shape[-1])[..., None, None]

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from protopinv.train.loop import EpochReport, Observer
 
 LINES_ELSEWHERE = 10
+LINES_OF_A_FOLD = 2
 
 
 @contextmanager
@@ -71,12 +72,11 @@ def _display() -> Iterator[Observer]:
 
 
 def _print_line(report: EpochReport) -> None:
-    """A fold gets one line when it begins."""
-    done = report.epoch + 1
-    if report.fold and done == 1:
-        print(f"{report.fold}: {_numbers(report)}", file=sys.stderr, flush=True)
-    elif not report.fold and _is_due(report, LINES_ELSEWHERE):
-        print(f"epoch {done}/{report.n_epochs} {_numbers(report)}", file=sys.stderr, flush=True)
+    """A line says which epoch its numbers are of, and of which fold if there is one."""
+    if _is_due(report, LINES_OF_A_FOLD if report.fold else LINES_ELSEWHERE):
+        where = f"{report.fold}, epoch" if report.fold else "epoch"
+        line = f"{where} {report.epoch + 1}/{report.n_epochs} {_numbers(report)}"
+        print(line, file=sys.stderr, flush=True)
 
 
 def _is_due(report: EpochReport, times: int) -> bool:
@@ -86,7 +86,8 @@ def _is_due(report: EpochReport, times: int) -> bool:
 
 
 def _numbers(report: EpochReport) -> str:
-    text = f"loss {float(report.loss):.4f}"
+    """Means, where several are trained side by side."""
+    text = f"loss {float(report.loss.mean()):.4f}"
     if report.validation_score is not None:
-        text += f" validation {float(report.validation_score):.4f}"
+        text += f" validation {float(report.validation_score.mean()):.4f}"
     return text
