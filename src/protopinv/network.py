@@ -192,7 +192,9 @@ def mean_network(networks: Sequence[Network]) -> Network:
     """
     if len(networks) == 1:
         return networks[0]
-    first, *inner, last = (list(layer) for layer in zip(*(n.weights for n in networks), strict=True))
+    first, *inner, last = (
+        list(layer) for layer in zip(*(n.weights for n in networks), strict=True)
+    )
     blocks = [
         torch.cat([torch.cat([W[:1] for W in layer], 1), torch.block_diag(*(W[1:] for W in layer))])
         for layer in inner

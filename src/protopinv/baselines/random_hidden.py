@@ -212,9 +212,7 @@ class _Hidden:
         return act(torch.addmm(self.weights[0], self.features.project(X), self.weights[1:]))
 
 
-def _solve_outputs(
-    rows: Source, hidden: _Hidden, ridge: float, device: torch.device
-) -> Tensor:
+def _solve_outputs(rows: Source, hidden: _Hidden, ridge: float, device: torch.device) -> Tensor:
     units = hidden.weights.shape[1]
     gram = torch.zeros(units + 1, units + 1, dtype=torch.float64, device=device)
     n_outputs = rows.objective.n_outputs

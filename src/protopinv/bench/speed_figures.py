@@ -6,12 +6,13 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Generator
 
 from protopinv.baselines.mlp import WeightStep, first_weights
 from protopinv.bench.listing import PaperListing
 from protopinv.bench.shape import SHAPE, Parameters
-from protopinv.bench.steps import SOME_RATE, first_step, projected_rows, ready_step
+from protopinv.bench.steps import OBJECTIVE, SOME_RATE, first_step, projected_rows, ready_step
 from protopinv.bench.tasks import CLASSES, Task
 from protopinv.bench.timing import Machine, by_part, medians, seconds
 from protopinv.kernels import switched_off
@@ -121,7 +122,8 @@ class Figures:
             with context():
                 first = first_weights(sizes, Generator().manual_seed(0))
                 weights = first.to(rows.X.device, config.dtype)
-                steps[name] = _many(WeightStep(weights, config, 0.0, generator), rows)
+                mlp = WeightStep(weights, config, OBJECTIVE, 0.0, generator)
+                steps[name] = _many(mlp, rows)
         found = medians(steps, repeats=self.repeats, device=self.device)
         each = {name: value / STEPS for name, value in found.items()}
         return {"seconds": each, "floor": self._floor(len(rows), "bfloat16")}
@@ -185,7 +187,7 @@ class Figures:
 STEPS = 50
 
 
-def _many(step: Step, rows: Rows) -> Callable[[], None]:
+def _many(step: Step[Any], rows: Rows) -> Callable[[], None]:
     """A run of captured steps, captured here."""
     take = ready_step(step, rows)
 

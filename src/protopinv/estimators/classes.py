@@ -1,5 +1,6 @@
 """What classifiers share: labels of every kind, and probabilities."""
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,8 @@ def class_weights(
                 f"class_weight may name classes of y only: {few(classes)}. Got {label!r}. Check "
                 "its name and type."
             )
-        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < np.inf:
+        counts = isinstance(number, Real) and not isinstance(number, bool)
+        if not (counts and 0 <= number < np.inf):
             raise ConfigError(
                 f"class_weight must be numbers, 0 or more. Class {label!r} has {number!r}. "
                 "Change it."
@@ -133,7 +135,8 @@ def _balanced(y: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np
     _, codes = np.unique(y, return_inverse=True)
     mass = np.ones(len(y)) if weight is None else weight
     total = np.bincount(codes, mass)
-    return mass / total[codes] * mass.sum() / len(total)
+    even: NDArray[np.float64] = mass / total[codes] * mass.sum() / len(total)
+    return even
 
 
 def few(values: list[Any]) -> str:

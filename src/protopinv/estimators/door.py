@@ -175,7 +175,8 @@ def checked_weight(sample_weight: Any, X: NDArray[Any]) -> NDArray[np.float64]:
         raise DataError(
             "Some rows must count. All weights are zero. Give larger ones, or leave them out."
         )
-    return weight / weight.max()
+    relative: NDArray[np.float64] = weight / weight.max()
+    return relative
 
 
 def with_weight(checked: Checked, weight: NDArray[np.float64] | None) -> Checked:
@@ -183,9 +184,7 @@ def with_weight(checked: Checked, weight: NDArray[np.float64] | None) -> Checked
     if weight is None or weight.all():
         return replace(checked, weight=weight)
     present = weight > 0
-    return replace(
-        checked, X=checked.X[present], y=checked.y[present], weight=weight[present]
-    )
+    return replace(checked, X=checked.X[present], y=checked.y[present], weight=weight[present])
 
 
 def _as_tensor(X: NDArray[Any]) -> torch.Tensor:

@@ -11,9 +11,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from protopinv.errors import DataError
 from protopinv.estimators.checks import plain_labels
 from protopinv.estimators.classes import few
-from protopinv.estimators.classifier import ProtoPINVClassifier
-from protopinv.estimators.door import NetworkEstimator, checked_weight, data_errors
-from protopinv.estimators.regressor import ProtoPINVRegressor
+from protopinv.estimators.door import checked_weight, data_errors
 from protopinv.objective import Labels, Numbers
 
 
@@ -73,11 +71,8 @@ class NumberEvaluation:
     per_target: list[TargetScore] = field(default_factory=list)
 
 
-AnyEvaluation = Evaluation | LabelEvaluation | NumberEvaluation
-
-
 def evaluate(
-    estimator: ProtoPINVClassifier | ProtoPINVRegressor | NetworkEstimator,
+    estimator: Any,
     X: Any,
     y: Any,
     sample_weight: Any = None,
@@ -100,10 +95,10 @@ def evaluate(
             weight = checked_weight(sample_weight, outputs)
     if isinstance(estimator.objective_, Numbers):
         return _of_numbers(estimator.objective_, outputs, y, weight)
-    probabilities = estimator.predict_proba(X)  # type: ignore[union-attr]
+    probabilities = estimator.predict_proba(X)
     if isinstance(estimator.objective_, Labels):
         return _of_labels(probabilities, y, weight)
-    return _of_classes(estimator.classes_, probabilities, y, weight)  # type: ignore[union-attr]
+    return _of_classes(estimator.classes_, probabilities, y, weight)
 
 
 def _of_classes(
@@ -178,7 +173,9 @@ def _of_numbers(
         )
         for true, predicted in zip(columns.T, outputs.T, strict=True)
     ]
-    means = {name: float(np.mean([getattr(s, name) for s in scores])) for name in ("r2", "mae", "rmse")}
+    means = {
+        name: float(np.mean([getattr(s, name) for s in scores])) for name in ("r2", "mae", "rmse")
+    }
     return NumberEvaluation(n_rows=len(y), **means, per_target=scores)
 
 

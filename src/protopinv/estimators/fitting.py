@@ -85,7 +85,8 @@ class ProtoPINV(BankParameters, BankEstimator):
 
     def _prepared(self, X: Any, y: Any, sample_weight: Any) -> tuple[TrainConfig, Checked]:
         """Parameters first, then rows: whichever is wrong, nothing has happened yet."""
-        if isinstance(self.verbose, str) or not isinstance(self.verbose, int | np.integer):
+        verbose: Any = self.verbose
+        if not isinstance(verbose, int | np.integer):
             raise ConfigError(
                 f"verbose must be a whole number or a bool. Got {self.verbose!r}. Leave it at 0."
             )

@@ -117,5 +117,3 @@ def _type_name(item: Field[Any]) -> str:
     text = kind.__name__ if isinstance(kind, type) else str(kind)
     text = text.replace("collections.abc.", "").replace("typing.", "")
     return f"{text} | {AUTO!r}" if item.metadata["auto"] else text
-
-

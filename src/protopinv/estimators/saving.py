@@ -127,8 +127,10 @@ def _objective(kind: type[Objective], described: dict[str, Any]) -> Objective:
         return Classes(np.array(labels, dtype=np.dtype(described["classes_dtype"])))
     if kind is Labels:
         return Labels(int(described["n_labels"]))
-    columns = [tuple(map(float, described[name])) for name in ("centre", "spread", "variance")]
-    return Numbers(*columns, is_column=bool(described["is_column"]), loss=str(described["loss"]))
+    centre, spread, variance = (
+        tuple(map(float, described[name])) for name in ("centre", "spread", "variance")
+    )
+    return Numbers(centre, spread, variance, bool(described["is_column"]), str(described["loss"]))
 
 
 def _tupled(value: Any) -> Any:

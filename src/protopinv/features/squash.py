@@ -65,9 +65,7 @@ class Squash:
         return cls(tensors["chosen"], tensors["centre"], tensors["width"])
 
 
-def fit_squash(
-    X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = None
-) -> Squash | None:
+def fit_squash(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = None) -> Squash | None:
     """For columns with heavy tails: median, and the width of the middle half; None without any.
 
     Columns of two values are left alone: bent or not, they are the same once they are scaled.

@@ -80,4 +80,5 @@ class Labels(Objective):
         self, targets: Shaped[Tensor, "n *target"], weight: Float[Tensor, " n"]
     ) -> Float[Tensor, " k"]:
         """The logarithm of the odds of each label."""
-        return torch.special.logit(weight @ targets.to(weight), eps=1e-12)
+        odds: Tensor = torch.special.logit(weight @ targets.to(weight), eps=1e-12)
+        return odds

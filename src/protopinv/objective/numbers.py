@@ -56,7 +56,8 @@ class Numbers(Objective):
             middle = (high - low) / MIDDLE_HALF
             spread = np.where(middle > 1e-9 * spread, middle, spread)
         scaled = np.where(varies, variance, 1.0) / spread**2
-        return cls(*(tuple(v.tolist()) for v in (centre, spread, scaled)), np.ndim(y) == 1, loss)
+        centres, spreads, variances = (tuple(v.tolist()) for v in (centre, spread, scaled))
+        return cls(centres, spreads, variances, np.ndim(y) == 1, loss)
 
     @property
     def n_outputs(self) -> int:

@@ -1,7 +1,14 @@
 """Ridge regression in closed form, with its derivative. Torch only, silent, no host reads."""
 
 from protopinv.solve.gram import solve_gram
-from protopinv.solve.ridge import FORMS, LayerSolve, Solution, choose_form, ridge_solve, solve_layers
+from protopinv.solve.ridge import (
+    FORMS,
+    LayerSolve,
+    Solution,
+    choose_form,
+    ridge_solve,
+    solve_layers,
+)
 from protopinv.solve.spread import spread
 
 __all__ = [

@@ -22,9 +22,7 @@ class Dual(Form):
     condition number.
     """
 
-    def __init__(
-        self, designs: Sequence[Tensor], ridges: Float[Tensor, "*members layers"]
-    ) -> None:
+    def __init__(self, designs: Sequence[Tensor], ridges: Float[Tensor, "*members layers"]) -> None:
         self.designs = designs
         *members, p, _ = designs[0].shape
         systems = designs[0].new_empty(len(designs), *members, p, p)

@@ -13,9 +13,7 @@ from protopinv.solve.form import LayerByLayer, Pulled
 class Primal(LayerByLayer):
     """W = G^-1 A'T with G = A'A + ridge I. Layers differ in d, so each is factorised by itself."""
 
-    def __init__(
-        self, designs: Sequence[Tensor], ridges: Float[Tensor, "*members layers"]
-    ) -> None:
+    def __init__(self, designs: Sequence[Tensor], ridges: Float[Tensor, "*members layers"]) -> None:
         self.designs = designs
         self.inverses: list[Tensor] = []
         errors = []

@@ -93,9 +93,7 @@ class LayerSolve:
         pulled: dict[int, Pulled] = {}
         for layers, factor in self._groups:
             given = [gradients[i].to(self._inside) for i in layers]
-            pulled.update(
-                zip(layers, factor.pullbacks(given, with_ridge=with_ridge), strict=True)
-            )
+            pulled.update(zip(layers, factor.pullbacks(given, with_ridge=with_ridge), strict=True))
         return [
             (dA.to(self._given), dT.to(self._given), d_ridge)
             for dA, dT, d_ridge in (pulled[i] for i in range(len(gradients)))

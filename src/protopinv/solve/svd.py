@@ -16,9 +16,7 @@ class SVD(LayerByLayer):
     fallback of last resort, so that wait is paid only there.
     """
 
-    def __init__(
-        self, designs: Sequence[Tensor], ridges: Float[Tensor, "*members layers"]
-    ) -> None:
+    def __init__(self, designs: Sequence[Tensor], ridges: Float[Tensor, "*members layers"]) -> None:
         self.ridges = [ridge[..., None] for ridge in ridges.unbind(-1)]
         self.parts = []
         errors = []

@@ -43,7 +43,9 @@ class BankStep(Step[BankPass]):
         self._learned = bool(bank.learnable_ridge.any())
         self._ridge = None if self._learned else bank.ridge
         device = bank.inputs.device
-        ratios = [as_knob(each, device) for each in zip(*(c.lr_ratios for c in configs), strict=True)]
+        ratios = [
+            as_knob(each, device) for each in zip(*(c.lr_ratios for c in configs), strict=True)
+        ]
         decays = [knob(configs, f"{part}_decay", device) for part in ("input", "hidden", "output")]
         blocks = [
             Block([bank.inputs], decays[0], ratios[0]),
@@ -69,9 +71,7 @@ class BankStep(Step[BankPass]):
 
     def pullback(
         self, solved: BankPass, gradients: list[Tensor]
-    ) -> tuple[
-        list[Tensor | None], tuple[Float[Tensor, " m"], Float[Tensor, "m layers"]] | None
-    ]:
+    ) -> tuple[list[Tensor | None], tuple[Float[Tensor, " m"], Float[Tensor, "m layers"]] | None]:
         """Through the solves, with condition_penalty times the spread of every system added."""
         found, penalty = solved.pullback(
             gradients,

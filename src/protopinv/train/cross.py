@@ -46,7 +46,9 @@ def crossed(rows: Rows, fold: Int[Tensor, " n"], n_full: int, n_judged: int) -> 
     """
     n_folds = int(fold.max()) + 1
     weight = rows.X.new_ones(1, len(rows)) if rows.weight is None else rows.weight
-    weight = weight.to(torch.get_default_dtype() if rows.X.dtype == torch.bfloat16 else rows.X.dtype)
+    weight = weight.to(
+        torch.get_default_dtype() if rows.X.dtype == torch.bfloat16 else rows.X.dtype
+    )
     left_out = fold == torch.arange(n_folds, device=fold.device)[:, None]
     seen = weight * ~left_out
     seen = seen * (len(rows) / seen.sum(1, keepdim=True))

@@ -80,9 +80,7 @@ class Guard:
                     "Raise ridge, lower lr, or set scaling='feature'.",
                 )
             else:
-                self._cut_rate(
-                    member, "The loss must stay finite. It was not", self._step.advice
-                )
+                self._cut_rate(member, "The loss must stay finite. It was not", self._step.advice)
 
     def _fall_back(self) -> None:
         self._step.solve_by(self._ladder.pop(0))

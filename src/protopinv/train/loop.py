@@ -190,11 +190,16 @@ class _Run:
         columns = {**self.recorder.columns(), "lr": self._rates}
         n = min(len(columns.get("loss", [])), len(self._rates))
         best = self.best.epochs_on_host() if self.choice is None else kept
-        shared = {"seconds": seconds, "ending": ending, "events": self.guard.events}
+        of: Any = [
+            {name: [row[member] for row in rows[:n]] for name, rows in columns.items()}
+            for member in range(self.step.n_members)
+        ]
         return tuple(
             History(
-                **{name: [row[member] for row in rows[:n]] for name, rows in columns.items()},
-                **shared,  # type: ignore[arg-type]
+                **of[member],
+                seconds=seconds,
+                ending=ending,
+                events=self.guard.events,
                 best_epoch=best[member],
                 kept_epoch=kept[member],
                 steps=self.guard.steps,

@@ -185,12 +185,15 @@ class _Adam:
             ]
             if not given:
                 continue
-            lists = [
+            tensors, slopes, means, squares = (
                 list(parts) if member is None else [part[member] for part in parts]
                 for parts in zip(*given, strict=True)
-            ]
+            )
             torch._fused_adamw_(
-                *lists,
+                tensors,
+                slopes,
+                means,
+                squares,
                 [],
                 [self._steps[at]] * len(given),
                 lr=self._peak[at] * settings.ratios[at] * factor,
@@ -273,9 +276,9 @@ class Muon(Optimizer):
             direction = orthogonal(gradient + MOMENTUM * new)
             size = UPDATE_SIZE * max(tensor.shape[1:]) ** 0.5 * rate
             moved = tensor * (1 - rate * decay) - size * direction
-            left_alone = False if skip is None else skip[:, None, None]
             for old, value in ((momentum, new), (tensor, moved)):
-                old.copy_(value if skip is None else torch.where(left_alone, old, value))
+                taken = value if skip is None else torch.where(skip[:, None, None], old, value)
+                old.copy_(taken)
 
     def restart(self, member: int, peak: float) -> None:
         """Forget all momenta of a member, and go on with another peak rate."""

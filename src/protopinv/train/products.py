@@ -212,7 +212,10 @@ class BatchedLayer(Layer):
         n = X.shape[-2]
         out = X.new_empty(n, self.width) if room is None else room()
         torch.baddbmm(
-            self.W[:, :1], self._members_of(X), self.W[:, 1:], out=side_by_side_view(out, len(self.W))
+            self.W[:, :1],
+            self._members_of(X),
+            self.W[:, 1:],
+            out=side_by_side_view(out, len(self.W)),
         )
         return out
 
@@ -247,7 +250,8 @@ class BatchedLayer(Layer):
 
 def by_member(G: Float[Tensor, "n mh"], m: int) -> Float[Tensor, "m n h"]:
     """The same as ``side_by_side_view``, also for a gradient that lies the other way round."""
-    return G.unflatten(1, (m, -1)).transpose(0, 1)
+    members: Tensor = G.unflatten(1, (m, -1)).transpose(0, 1)
+    return members
 
 
 def as_layers(

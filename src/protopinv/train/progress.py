@@ -7,27 +7,19 @@ from contextlib import contextmanager
 from protopinv.train.loop import EpochReport, Observer
 
 LINES_ELSEWHERE = 10
-LINES_OF_A_FOLD = 2
 
 
 @contextmanager
 def progress(*, enabled: bool, also: Observer | None = None) -> Iterator[Observer | None]:
-    """An observer that shows how far training is and calls ``also``; None for neither.
-
-    Folds are shown but no concern of ``also``.
-    """
-
-    def call_also(report: EpochReport) -> bool | None:
-        return also(report) if also is not None and not report.fold else None
-
+    """An observer that shows how far training is and calls ``also``; None for neither."""
     if not enabled:
-        yield None if also is None else call_also
+        yield also
         return
     with _display() as show:
 
         def both(report: EpochReport) -> bool | None:
             show(report)
-            return call_also(report)
+            return None if also is None else also(report)
 
         yield both
 
@@ -62,7 +54,6 @@ def _display() -> Iterator[Observer]:
             if _is_due(report, 100):
                 bar.update(
                     task,
-                    description=report.fold or "training",
                     total=report.n_epochs,
                     completed=report.epoch + 1,
                     numbers=_numbers(report),
@@ -72,10 +63,9 @@ def _display() -> Iterator[Observer]:
 
 
 def _print_line(report: EpochReport) -> None:
-    """A line says which epoch its numbers are of, and of which fold if there is one."""
-    if _is_due(report, LINES_OF_A_FOLD if report.fold else LINES_ELSEWHERE):
-        where = f"{report.fold}, epoch" if report.fold else "epoch"
-        line = f"{where} {report.epoch + 1}/{report.n_epochs} {_numbers(report)}"
+    """A line says which epoch its numbers are of."""
+    if _is_due(report, LINES_ELSEWHERE):
+        line = f"epoch {report.epoch + 1}/{report.n_epochs} {_numbers(report)}"
         print(line, file=sys.stderr, flush=True)
 
 

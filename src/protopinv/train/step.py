@@ -29,8 +29,13 @@ SOLVE_TOLERANCE = 0.3
 class Solved(Protocol):
     """Weights of every layer and the estimated relative error of each, for every member."""
 
-    weights: list[Tensor]
-    error: Float[Tensor, "m layers"]
+    @property
+    def weights(self) -> list[Tensor]:
+        """One matrix a layer, members first."""
+
+    @property
+    def error(self) -> Float[Tensor, "m layers"]:
+        """Inf where a solve failed."""
 
     @property
     def factors(self) -> list[tuple[Tensor, Tensor] | None]:
@@ -124,9 +129,7 @@ class Step(ABC, Generic[SolvedKind]):
     @abstractmethod
     def pullback(
         self, solved: SolvedKind, gradients: list[Tensor]
-    ) -> tuple[
-        list[Tensor | None], tuple[Float[Tensor, " m"], Float[Tensor, "m layers"]] | None
-    ]:
+    ) -> tuple[list[Tensor | None], tuple[Float[Tensor, " m"], Float[Tensor, "m layers"]] | None]:
         """From gradients in the weights to those of ``trained``.
 
         And what else the objective adds, if anything, with the error of its solves.
@@ -172,7 +175,7 @@ class Step(ABC, Generic[SolvedKind]):
         self,
         loss: Float[Tensor, " m"],
         error: Float[Tensor, "m layers"],
-        gradients: Sequence[Tensor],
+        gradients: list[Tensor],
     ) -> tuple[Bool[Tensor, " m"] | None, Float[Tensor, " m"]]:
         """Which members to skip, counted in ``failures``, and the losses, NaN for these."""
         if usable(loss) and loss.dtype == torch.float32:
@@ -221,7 +224,7 @@ class Step(ABC, Generic[SolvedKind]):
         return penalty * torch.stack([W.square().sum((1, 2)) for W in weights]).sum(0)
 
 
-def _all_fine(loss: Tensor, error: Tensor, gradients: Sequence[Tensor]) -> bool:
+def _all_fine(loss: Tensor, error: Tensor, gradients: list[Tensor]) -> bool:
     """Whether no member has failed, in few operations; only for a host that need not wait."""
     norms = torch.stack([*torch._foreach_norm(gradients), loss.sum()])
     return math.isfinite(float(norms.sum())) and float(error.max()) < SOLVE_TOLERANCE

@@ -6,6 +6,7 @@ and two programs that do so on the same cores stall each other many times over.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 import torch
 
@@ -21,9 +22,10 @@ def work_of(source: Source, config: TrainConfig) -> int:
     rows = len(source.X) * (1 + config.image_copies)
     if config.batch_size is not None:
         rows = min(rows, config.batch_size)
-    d = source.X.shape[1] if config.n_components is None else min(source.X.shape[1], config.n_components)
+    d = int(source.X.shape[1])
+    d = d if config.n_components is None else min(d, config.n_components)
     sizes = (d, *config.widths, source.objective.n_outputs)
-    through = sum(a * b for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+    through = sum(a * b for a, b in pairwise(sizes))
     p = config.n_prototypes
     solves = len(config.widths) * p**2 * (p + max(sizes))
     return config.n_members * (2 * rows * through + solves)
