@@ -10,7 +10,9 @@ Pulled = tuple[Tensor, Tensor, Tensor | None]
 
 
 class Form(ABC):
-    """Made from the designs and ridges of some layers; leading axes are members of a population.
+    """Made from the designs and ridges of some layers, and from how many columns will be solved for.
+
+    Leading axes are members of a population.
 
     ``error`` is the estimated relative error of each layer's weights. ``duals`` are S with W = A'S
     once the weights are made, for the form that has them.

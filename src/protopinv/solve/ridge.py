@@ -19,7 +19,7 @@ from protopinv.solve.form import Form, Pulled
 from protopinv.solve.primal import Primal
 from protopinv.solve.svd import SVD
 
-FORMS: dict[str, Callable[[Sequence[Tensor], Tensor], Form]] = {
+FORMS: dict[str, Callable[[Sequence[Tensor], Tensor, Sequence[int]], Form]] = {
     "dual": Dual,
     "primal": Primal,
     "svd": SVD,
@@ -72,6 +72,7 @@ class LayerSolve:
             factor = FORMS[name](
                 [designs[i].to(self._inside) for i in layers],
                 _chosen(ridges, layers).to(self._inside),
+                [targets[i].shape[-1] for i in layers],
             )
             weights = factor.weights([targets[i].to(self._inside) for i in layers])
             self._groups.append((layers, factor))

@@ -16,7 +16,12 @@ class SVD(LayerByLayer):
     fallback of last resort, so that wait is paid only there.
     """
 
-    def __init__(self, designs: Sequence[Tensor], ridges: Float[Tensor, "*members layers"]) -> None:
+    def __init__(
+        self,
+        designs: Sequence[Tensor],
+        ridges: Float[Tensor, "*members layers"],
+        columns: Sequence[int],  # noqa: ARG002
+    ) -> None:
         self.ridges = [ridge[..., None] for ridge in ridges.unbind(-1)]
         self.parts = []
         errors = []

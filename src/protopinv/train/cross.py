@@ -5,7 +5,9 @@ these rows falls out of the same pass, and the epoch at which the folds are best
 off the others' track. Nothing is trained twice.
 """
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -76,9 +78,11 @@ class EpochChoice:
         self._patience = max(1, round(PATIENCE * max_epochs))
         self._recent = [[torch.empty_like(t) for t in tensors] for _ in range(HALF + 1)]
         self._best = [tensor.detach().clone() for tensor in tensors]
-        self._losses: list[Tensor] = []
-        self._lowest = torch.full((), torch.inf, device=tensors[0].device)
-        self._at = torch.zeros((), dtype=torch.long, device=tensors[0].device)
+        # Numbers of the host on a CPU; on a GPU they stay there, so that nobody waits.
+        self._on_gpu = tensors[0].is_cuda
+        self._losses: list[Any] = []
+        self._lowest: Any = math.inf
+        self._at: Any = 0
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -96,7 +100,8 @@ class EpochChoice:
 
     def judge(self, held_loss: Float[Tensor, " m"]) -> None:
         """The loss of each member on the rows it left out, in the state remembered last."""
-        self._losses.append(held_loss[self._n_full :].mean())
+        loss = held_loss[self._n_full :].mean()
+        self._losses.append(loss if self._on_gpu else float(loss))
         if len(self._losses) > HALF:
             self._decide(len(self._losses) - 1 - HALF)
 
@@ -108,7 +113,7 @@ class EpochChoice:
     def stalled(self) -> bool:
         """Whether the lowest loss is long past; on a GPU asked only now and then."""
         n = len(self._losses)
-        if n == 0 or (self._lowest.is_cuda and n % GPU_LOOKS):
+        if n == 0 or (self._on_gpu and n % GPU_LOOKS):
             return False
         return n - self.length_on_host() >= self._patience
 
@@ -119,15 +124,16 @@ class EpochChoice:
         """
         last = len(self._losses) - 1
         window = [self._losses[min(max(e, 0), last)] for e in range(epoch - HALF, epoch + HALF + 1)]
-        loss = torch.stack(window).mean()
-        better = loss < self._lowest
         place = epoch % len(self._recent)
-        if not better.is_cuda:
-            if bool(better):
+        if not self._on_gpu:
+            loss = sum(window) / len(window)
+            if loss < self._lowest:
                 self._best, self._recent[place] = self._recent[place], self._best
-                self._lowest, self._at = loss, torch.tensor(epoch + 1)
+                self._lowest, self._at = loss, epoch + 1
             return
+        mean = torch.stack(window).mean()
+        better = mean < self._lowest
         everyone = better.expand(len(self._best[0]))
         self._best = list(chosen(everyone, self._recent[place], self._best))
-        self._lowest = torch.where(better, loss.to(self._lowest), self._lowest)
+        self._lowest = torch.where(better, mean, self._lowest)
         self._at = torch.where(better, epoch + 1, self._at)
