@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,7 +84,7 @@ class Numbers(Objective):
             "loss": self.loss,
         }
 
-    def under(self, knobs: Mapping[str, Any]) -> Self:
+    def under(self, knobs: Mapping[str, Any]) -> "Numbers":
         """With the loss that is asked for."""
         return replace(self, loss=knobs["loss"])
 
