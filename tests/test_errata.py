@@ -177,7 +177,7 @@ def test_the_bound_of_proposition_1_can_be_infinite_for_a_network_that_stays_the
 def test_trained_and_shipped_numbers_are_counted_apart() -> None:
     random = np.random.RandomState(0)
     X, y = random.standard_normal((500, 784)), np.arange(500) % 10
-    model = ProtoPINVClassifier(150, hidden_sizes=512, n_components=400, max_epochs=1).fit(X, y)
+    model = ProtoPINVClassifier(n_prototypes=150, hidden_sizes=512, n_components=400, max_epochs=1).fit(X, y)
     assert model.n_trained_ == 150 * (400 + 512 + 10) == 138_300
     in_pca_space = sum(W.numel() for W in solve_weights(model.bank_, Architecture("relu")).weights)
     assert in_pca_space == 401 * 512 + 513 * 10 == 210_442

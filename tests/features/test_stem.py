@@ -118,7 +118,7 @@ OPTIONS = {"stem": "pca", "stem_filters": 8, "stem_patch": 3, "stem_pool": 3, "m
 
 def small(**options: object) -> ProtoPINVClassifier:
     chosen = {**OPTIONS, "hidden_sizes": 40, "scaling": "global", "random_state": 0, **options}
-    return ProtoPINVClassifier(40, **chosen)
+    return ProtoPINVClassifier(n_prototypes=40, **chosen)
 
 
 def test_flat_rows_and_images_give_the_same_model(digits) -> None:
@@ -154,7 +154,7 @@ def test_pieces_do_not_change_what_is_seen(digits, monkeypatch) -> None:
 
 def test_the_mlp_can_stand_behind_a_stem_too(digits) -> None:
     X, y = digits
-    model = MLPBaselineClassifier(40, **OPTIONS, image_shape=(8, 8), lr=0.02, random_state=0)
+    model = MLPBaselineClassifier(hidden_sizes=40, **OPTIONS, image_shape=(8, 8), lr=0.02, random_state=0)
     assert model.fit(X, y).score(X, y) > 0.97
 
 

@@ -35,7 +35,7 @@ def test_a_class_with_fewer_rows_than_folds_is_never_held_out() -> None:
 def test_rows_of_rare_classes_only_are_trained_on_to_the_end() -> None:
     assert stratified_folds(np.array([0, 1]), 4, seed=0) == []
     X = np.array([[0.0], [1.0]])
-    model = ProtoPINVClassifier(4, max_epochs=20, early_stopping="cross", random_state=0)
+    model = ProtoPINVClassifier(n_prototypes=4, max_epochs=20, early_stopping="cross", random_state=0)
     assert model.fit(X, [0, 1]).n_iter_ == 20
 
 
@@ -66,8 +66,8 @@ def test_noisy_labels_are_stopped_early_and_it_pays() -> None:
     X_new, _ = noisy_rows(4000, 1)
     truth = (X_new[:, 0] > 0).astype(int)
     chosen = {"hidden_sizes": 64, "max_epochs": 120, "random_state": 0}
-    plain = ProtoPINVClassifier(60, early_stopping=False, **chosen).fit(X, y)
-    crossed = ProtoPINVClassifier(60, early_stopping="cross", **chosen).fit(X, y)
+    plain = ProtoPINVClassifier(n_prototypes=60, early_stopping=False, **chosen).fit(X, y)
+    crossed = ProtoPINVClassifier(n_prototypes=60, early_stopping="cross", **chosen).fit(X, y)
     assert plain.n_iter_ == 120
     assert crossed.n_iter_ < 60
     assert crossed.history_.ending == "stopped early"
@@ -78,15 +78,15 @@ def test_the_start_of_a_longer_training_is_what_is_trained(blobs) -> None:
     """The schedule is that of all epochs; only its end is left out."""
     X, y = blobs
     chosen = {"hidden_sizes": 12, "max_epochs": 50, "random_state": 0}
-    whole = ProtoPINVClassifier(15, **chosen).fit(X, y)
-    crossed = ProtoPINVClassifier(15, early_stopping="cross", **chosen).fit(X, y)
+    whole = ProtoPINVClassifier(n_prototypes=15, **chosen).fit(X, y)
+    crossed = ProtoPINVClassifier(n_prototypes=15, early_stopping="cross", **chosen).fit(X, y)
     n = crossed.n_iter_
     np.testing.assert_allclose(crossed.history_.loss, whole.history_.loss[:n], rtol=1e-5)
 
 
 def test_a_model_stopped_that_way_is_saved_and_loaded(blobs, tmp_path) -> None:
     X, y = blobs
-    model = ProtoPINVClassifier(15, hidden_sizes=12, max_epochs=20, early_stopping="cross")
+    model = ProtoPINVClassifier(n_prototypes=15, hidden_sizes=12, max_epochs=20, early_stopping="cross")
     model.fit(X, y).save(tmp_path / "m.safetensors")
     again = load(tmp_path / "m.safetensors")
     assert again.early_stopping == "cross"
@@ -102,7 +102,7 @@ def test_folds_are_shown_but_an_observer_sees_the_last_training_only(blobs, caps
     X, y = blobs
     seen = []
     model = ProtoPINVClassifier(
-        10, hidden_sizes=8, max_epochs=30, early_stopping="cross", verbose=1
+        n_prototypes=10, hidden_sizes=8, max_epochs=30, early_stopping="cross", verbose=1
     )
     model.fit(X, y, observer=seen.append)
     assert [report.epoch for report in seen] == list(range(model.n_iter_))
@@ -128,7 +128,7 @@ def test_a_fold_whose_loss_has_long_risen_is_ended() -> None:
 
 def test_an_observer_may_end_the_training(blobs) -> None:
     X, y = blobs
-    model = ProtoPINVClassifier(10, hidden_sizes=8, max_epochs=30, early_stopping=False)
+    model = ProtoPINVClassifier(n_prototypes=10, hidden_sizes=8, max_epochs=30, early_stopping=False)
     model.fit(X, y, observer=lambda report: report.epoch == 6)
     assert model.n_iter_ == 7
     assert model.history_.ending == "stopped early"
