@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import mul
 from typing import Any
 
 import torch
@@ -63,7 +64,8 @@ def train(
     """
     started = clock()
     config = step.config
-    run = _Run(step, rows, validation, choice, config.max_epochs if epochs is None else epochs)
+    n_epochs = config.max_epochs if epochs is None else epochs
+    run = _Run(step, rows, validation, choice, n_epochs, observed=observer is not None)
     ending: Ending = "finished" if epochs is None else "stopped early"
     try:
         for epoch in range(run.n_epochs):
@@ -90,8 +92,11 @@ class _Run:
         validation: Rows | None,
         choice: EpochChoice | None,
         n_epochs: int,
+        *,
+        observed: bool,
     ) -> None:
         self.step = step
+        self._observed = observed
         self.n_epochs = n_epochs
         self.validation = validation
         self.choice = choice
@@ -145,11 +150,12 @@ class _Run:
         return self._choose(*self.taken.evaluate(self._held_rows))  # type: ignore[arg-type]
 
     def _choose(self, score: Any, loss: Any) -> tuple[Tensor, Tensor]:
-        """Tell the choice, and record the mean over folds for all members."""
+        """Tell the choice; an observer is shown the mean over folds, for all members."""
         self.choice.judge(loss)  # type: ignore[union-attr]
-        means = [(number @ self._folds).expand(len(loss)) for number in (score, loss)]
-        self.recorder.add(validation_score=means[0], validation_loss=means[1])
-        return means[0], means[1]
+        self.recorder.add(validation_score=score, validation_loss=loss)
+        if self._observed:
+            score, loss = ((number @ self._folds).expand(len(loss)) for number in (score, loss))
+        return score, loss
 
     def _judges(self) -> bool:
         """Whether the state at the start of the epoch is compared with the best so far."""
@@ -188,6 +194,12 @@ class _Run:
     ) -> tuple[History, ...]:
         """All that was recorded, as plain numbers, one history a member."""
         columns = {**self.recorder.columns(), "lr": self._rates}
+        if self.choice is not None:
+            # what the folds say on average is known of every member
+            folds = self._folds.tolist()
+            for name in ("validation_score", "validation_loss"):
+                means = [sum(map(mul, row, folds)) for row in columns.get(name, [])]
+                columns[name] = [[mean] * self.step.n_members for mean in means]
         n = min(len(columns.get("loss", [])), len(self._rates))
         best = self.best.epochs_on_host() if self.choice is None else kept
         of: Any = [
