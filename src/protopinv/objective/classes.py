@@ -78,7 +78,7 @@ class Classes(Objective):
     def dense(
         self, targets: Shaped[Tensor, "n *target"], dtype: torch.dtype
     ) -> Shaped[Tensor, "n *same"]:
-        """Shares of the classes, while these are few numbers on a CPU: no row has to be looked up."""
+        """Shares of the classes, while these are few numbers on a CPU: nothing is looked up."""
         few = len(targets) * self.n_outputs <= DENSE_NUMBERS
         if targets.ndim > 1 or targets.is_cuda or not few:
             return targets
@@ -108,7 +108,7 @@ class Classes(Objective):
     def scores(
         self, outputs: Outputs, targets: Shaped[Tensor, "n *target"]
     ) -> Float[Tensor, "m n"]:
-        """1 for a right answer: no other output is larger. ``argmax`` would take 30 times as long."""
+        """1 for a right answer: no output is larger. ``argmax`` would take 30 times as long."""
         m, _, n = outputs.shape
         right = outputs.gather(1, self.groups(targets).expand(m, 1, n))[:, 0]
         return (right >= outputs.amax(1)).to(outputs.dtype)
