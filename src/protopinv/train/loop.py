@@ -127,9 +127,8 @@ class _Run:
             seen = self.folds.after(epoch, self.step, report, self.taken.evaluate)
         if seen is not None:
             self.recorder.add(validation_score=seen[0], validation_loss=seen[1])
-        return EpochReport(
-            epoch, self.n_epochs, report.loss, *(seen or (None, None)), self.step.state
-        )
+        score, loss = (None, None) if seen is None else seen
+        return EpochReport(epoch, self.n_epochs, report.loss, score, loss, self.step.state)
 
     def finish(self) -> None:
         """Judge the last state by held-out rows, if that has not been done."""
