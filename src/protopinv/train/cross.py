@@ -100,8 +100,8 @@ class EpochChoice:
 
     def judge(self, held_loss: Float[Tensor, " m"]) -> None:
         """The loss of each member on the rows it left out, in the state remembered last."""
-        loss = held_loss[self._n_full :].mean()
-        self._losses.append(loss if self._on_gpu else float(loss))
+        folds = held_loss[self._n_full :]
+        self._losses.append(folds.mean() if self._on_gpu else sum(folds.tolist()) / len(folds))
         if len(self._losses) > HALF:
             self._decide(len(self._losses) - 1 - HALF)
 

@@ -1,7 +1,7 @@
 """From rows to a model: prepare, train, fold."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,7 @@ def train_model(
         bank = first_banks(rows, objective, configs, seeds)
     else:
         bank = start.bank.to(device, getattr(torch, config.dtype)).snapshot()
+    rows = replace(rows, y=objective.dense(rows.y, bank.inputs.dtype))
     step = BankStep(bank, configs, objective, generator=noise_generator(seed, device))
     choice = None
     if rows.held is not None:
