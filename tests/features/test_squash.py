@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import protopinv
-from protopinv import ProtoPINVClassifier
+from protopinv import ConvStem, ProtoPINVClassifier
 from protopinv.errors import ConfigError, ModelFileError
 from protopinv.features import Squash, fit_squash
 
@@ -86,7 +86,7 @@ def test_a_network_learns_from_tails_what_it_could_not_before(tmp_path: Path):
 
 def test_a_stem_and_squashed_columns_exclude_each_other():
     with pytest.raises(ConfigError, match="not behind a stem"):
-        ProtoPINVClassifier(stem="pca", image_shape=(4, 4), scaling="squash").config()
+        ProtoPINVClassifier(stem=ConvStem("pca"), image_shape=(4, 4), scaling="squash").config()
 
 
 def test_a_file_with_a_broken_squash_is_refused(tmp_path: Path):
