@@ -12,7 +12,14 @@ from torch import Generator, Tensor
 from protopinv import ProtoPINVClassifier
 from protopinv.baselines import MLPBaselineClassifier
 from protopinv.data import load_data
-from protopinv.diagnose import Outputs, Trace, measure_allocation, measure_generalisation, perturb
+from protopinv.diagnose import (
+    Outputs,
+    Trace,
+    diagnose,
+    measure_allocation,
+    measure_generalisation,
+    perturb,
+)
 from protopinv.diagnose.conditioning import diagnose_layer, effective_rank
 from protopinv.diagnose.sensitivity import measure_sensitivity
 from protopinv.errors import ConfigError
@@ -154,6 +161,7 @@ def test_the_condition_penalty_falls_back_with_the_solves() -> None:
         ridge=1e-8,
         condition_penalty=0.1,
         max_epochs=10,
+        dtype="float32",
         random_state=0,
     ).fit(X, y)
     assert "float64" in model.history_.events[0]
@@ -162,7 +170,14 @@ def test_the_condition_penalty_falls_back_with_the_solves() -> None:
 
 def test_a_trace_ends_where_the_model_stands(blobs) -> None:
     X, y = blobs
-    model = ProtoPINVClassifier(n_prototypes=12, hidden_sizes=8, max_epochs=9, dtype="float64", random_state=0)
+    model = ProtoPINVClassifier(
+        n_prototypes=12,
+        hidden_sizes=8,
+        max_epochs=9,
+        early_stopping=False,
+        dtype="float64",
+        random_state=0,
+    )
     trace = Trace(architecture_of(model.config()), every=4)
     model.fit(X, y, observer=trace)
     assert [point.epoch for point in trace.points] == [0, 4, 8]
@@ -223,3 +238,16 @@ def test_a_fitted_model_stays_within_lemma_1(blobs) -> None:
     assert all(0 < layer.change <= layer.bound * (1 + 1e-3) for layer in moved)
     with pytest.raises(NotFittedError):
         ProtoPINVClassifier().check_lemma()
+
+
+def test_a_model_is_diagnosed_by_what_was_used_not_by_what_was_set_later(blobs) -> None:
+    model = ProtoPINVClassifier(
+        n_prototypes=12, hidden_sizes=8, max_epochs=5, activation="tanh", random_state=0
+    ).fit(*blobs)
+    found, moved = model.diagnose(), model.check_lemma()
+    model.set_params(activation="relu", temperature=0.5, normalize_inputs=True)
+    assert model.diagnose() == found
+    assert model.check_lemma() == moved
+    again = diagnose(model.bank_.member(0), architecture_of(model.config_))
+    assert again == found
+    assert diagnose(model.bank_.member(0), architecture_of(model.config())) != found
