@@ -29,9 +29,9 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
                 f"This classifier takes one class a row. y has {checked.y.shape[1]} columns. Give "
                 "one of them, or use ProtoPINVClassifier for several labels a row."
             )
-        with data_errors():
-            check_classification_targets(checked.y)
         y = plain_labels(checked.y)
+        with data_errors():
+            check_classification_targets(y)
         objective = Classes.of(y)
         if objective.n_outputs < 2:
             raise DataError(
