@@ -110,9 +110,9 @@ def test_every_kind_of_model_comes_back_bit_by_bit(estimator, target, blobs, tmp
     assert back.objective_.describe() == model.objective_.describe()
     assert back.config_ == model.config_
     assert back.n_iter_ == model.n_iter_
-    np.testing.assert_array_equal(back.fit(X, target(X, y)).predict(X), model.fit(
-        X, target(X, y)
-    ).predict(X))
+    np.testing.assert_array_equal(
+        back.fit(X, target(X, y)).predict(X), model.fit(X, target(X, y)).predict(X)
+    )
 
 
 def test_saving_again_gives_the_same_bytes(path: Path, tmp_path: Path) -> None:

@@ -99,7 +99,9 @@ def test_every_option_learns_separable_classes(blobs, options: dict[str, object]
 
 def test_digits_are_learned() -> None:
     train, test = load_data("digits", split="train"), load_data("digits", split="test")
-    model = ProtoPINVClassifier(n_prototypes=60, hidden_sizes=(128,), max_epochs=100, random_state=0)
+    model = ProtoPINVClassifier(
+        n_prototypes=60, hidden_sizes=(128,), max_epochs=100, random_state=0
+    )
     assert model.fit(train.X, train.y).score(test.X, test.y) > 0.95
 
 
