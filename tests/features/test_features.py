@@ -143,7 +143,7 @@ def test_wide_and_tall_rows_give_the_same_map(
 
 def test_the_diagonal_alone_is_enough_without_a_projection(rows: tuple[Tensor, Tensor]) -> None:
     X, Y = rows
-    pieces = [(x, y, None) for x, y in zip(X.split(9), Y.split(9), strict=True)]
+    pieces = ((x, y, None) for x, y in zip(X.split(9), Y.split(9), strict=True))
     diagonal = measure_moments(pieces, diagonal=True)
     options = {"scaling": "feature", "projection": "none", "n_components": None}
     expected = fitted(rows, "feature", "none").project(X)

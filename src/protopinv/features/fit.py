@@ -128,4 +128,4 @@ def pls_basis(moments: Moments, n_components: int) -> Float[Tensor, "d m"]:
         cross -= torch.outer(loading, r @ cross)
         rotations.append(r)
         loadings.append(loading)
-    return torch.stack(rotations, dim=1).to(moments.x_mean.device)
+    return with_signs(torch.stack(rotations, dim=1)).to(moments.x_mean.device)
