@@ -1,13 +1,16 @@
+from dataclasses import replace
+from itertools import pairwise
 from typing import get_args
 
 import pytest
 import torch
 
-from protopinv.bank import Bank, start_bank
+from protopinv.bank import Bank, population, start_bank
 from protopinv.network import (
     ACTIVATIONS,
     Architecture,
     Network,
+    mean_network,
     propagate,
     soft_labels,
     solve_weights,
@@ -124,3 +127,60 @@ def test_long_sums_of_one_sign_and_rough_products_are_not_left_to_float32() -> N
         assert torch.equal(network(small), network(small.double()))
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("hidden", [(6,), (6, 4), (6, 4, 5)])
+@pytest.mark.parametrize("members", [1, 2, 5])
+def test_a_mean_network_answers_with_the_mean(
+    generator: torch.Generator, activation: str, hidden: tuple[int, ...], members: int
+) -> None:
+    sizes = (3, *hidden, 2)
+    shapes = [(a + 1, b) for a, b in pairwise(sizes)]
+    draws = [
+        [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+        for _ in range(members)
+    ]
+    networks = [Network(tuple(weights), activation) for weights in draws]
+    X = torch.randn(9, 3, generator=generator, dtype=torch.float64)
+    mean = mean_network(networks)
+    assert mean.sizes == (3, *(members * size for size in hidden), 2)
+    expected = torch.stack([network(X) for network in networks]).mean(0)
+    torch.testing.assert_close(mean(X), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("hidden_sizes", [(4,), (4, 30), (6, 5, 4)])
+@pytest.mark.parametrize("members", [False, True])
+def test_a_learned_scale_is_that_of_the_rows(
+    generator: torch.Generator, hidden_sizes: tuple[int, ...], members: bool
+) -> None:
+    bank = bank_of(generator, hidden_sizes)
+    scale = torch.rand(5, generator=generator, dtype=torch.float64) + 0.5
+    scaled = replace(bank, scale=scale)
+    if members:
+        scaled = population([scaled, replace(bank, scale=2 * scale)])
+    X = torch.randn(8, 5, generator=generator, dtype=torch.float64)
+    folded = solve_weights(scaled, Architecture("tanh")).weights
+    weights = solve_weights(bank, Architecture("tanh")).weights
+    expected = propagate(X * scale, weights, "tanh")
+    found = propagate(X, [W[0] for W in folded] if members else folded, "tanh")
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    if members:
+        second = propagate(X, [W[1] for W in folded], "tanh")
+        expected = propagate(2 * X * scale, weights, "tanh")
+        torch.testing.assert_close(second, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("hidden_sizes", [(4,), (4, 30)])
+def test_members_are_solved_as_each_alone(
+    generator: torch.Generator, hidden_sizes: tuple[int, ...]
+) -> None:
+    banks = [bank_of(generator, hidden_sizes) for _ in range(3)]
+    architecture = Architecture("gelu", temperature=0.5, normalize_inputs=True)
+    for form in ("auto", "dual", "primal", "svd"):
+        together = solve_weights(population(banks), architecture, form=form)
+        for member, bank in enumerate(banks):
+            alone = solve_weights(bank, architecture, form=form)
+            for mine, theirs in zip(together.weights, alone.weights, strict=True):
+                torch.testing.assert_close(mine[member], theirs, rtol=1e-9, atol=1e-9)
+            assert together.error.shape == (3, len(alone.weights))
