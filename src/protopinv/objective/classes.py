@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,7 +59,7 @@ class Classes(Objective):
         """The labels and their type."""
         return {"classes": self.labels.tolist(), "classes_dtype": self.labels.dtype.str}
 
-    def under(self, knobs: Mapping[str, Any]) -> Self:
+    def under(self, knobs: Mapping[str, Any]) -> "Classes":
         """With label smoothing."""
         return replace(self, label_smoothing=knobs["label_smoothing"])
 

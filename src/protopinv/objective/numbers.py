@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -85,7 +85,7 @@ class Numbers(Objective):
             "loss": self.loss,
         }
 
-    def under(self, knobs: Mapping[str, Any]) -> Self:
+    def under(self, knobs: Mapping[str, Any]) -> "Numbers":
         """With the loss that is asked for."""
         return replace(self, loss=knobs["loss"])
 

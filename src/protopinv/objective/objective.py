@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -66,7 +66,7 @@ class Objective(ABC):
         """What a file must hold to make this objective again, as plain JSON values."""
         return {}
 
-    def under(self, knobs: Mapping[str, Any]) -> Self:  # noqa: ARG002
+    def under(self, knobs: Mapping[str, Any]) -> "Objective":  # noqa: ARG002
         """The same with what it takes of the hyperparameters, each one value or one a member."""
         return self
 

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -26,6 +26,7 @@ from protopinv.train.stopping import Average, put_back
 SOLVE_TOLERANCE = 0.3
 
 
+@runtime_checkable
 class Solved(Protocol):
     """Weights of every layer and the estimated relative error of each, for every member."""
 
