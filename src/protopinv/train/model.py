@@ -142,5 +142,6 @@ def fold(bank: Bank, features: FeatureMap, objective: Objective, config: TrainCo
     for member in range(bank.n_members):
         first, *inner, last = (W[member] for W in solution.weights)
         folded = (features.back_project(first), *inner, objective.fold(last))
-        networks.append(Network(folded, config.activation))
+        # laid out as a file gives them back: products of other layouts round otherwise
+        networks.append(Network(tuple(W.contiguous() for W in folded), config.activation))
     return mean_network(networks)
