@@ -18,9 +18,9 @@ from protopinv.bench.record import newest_records
 from protopinv.diagnose.conditioning import diagnose_layer
 from protopinv.features import FeatureMap
 from protopinv.network import Architecture, propagate, solve_weights, with_bias
+from protopinv.objective import Classes
 from protopinv.solve import ridge_solve
 from protopinv.train.data_pass import data_pass
-from protopinv.train.losses import CrossEntropy
 from protopinv.train.rows import Rows
 
 ROOT = Path(__file__).parent.parent
@@ -117,7 +117,8 @@ def flops(rows: int, generator: Generator) -> tuple[int, int]:
     with FlopCounterMode(display=False) as bank_pass:
         weights = solve_weights(bank, Architecture("tanh")).weights
     with FlopCounterMode(display=False) as whole:
-        data_pass(data, weights, "tanh", CrossEntropy(), chunk=64)
+        one = [W[None] for W in weights]
+        data_pass(data, one, "tanh", Classes(np.arange(3)), chunk=64)
     return bank_pass.get_total_flops(), whole.get_total_flops()
 
 
@@ -177,9 +178,11 @@ def test_the_bound_of_proposition_1_can_be_infinite_for_a_network_that_stays_the
 def test_trained_and_shipped_numbers_are_counted_apart() -> None:
     random = np.random.RandomState(0)
     X, y = random.standard_normal((500, 784)), np.arange(500) % 10
-    model = ProtoPINVClassifier(150, hidden_sizes=512, n_components=400, max_epochs=1).fit(X, y)
+    sizes = {"n_prototypes": 150, "hidden_sizes": 512, "n_components": 400, "n_members": 1}
+    model = ProtoPINVClassifier(**sizes, max_epochs=1).fit(X, y)
     assert model.n_trained_ == 150 * (400 + 512 + 10) == 138_300
-    in_pca_space = sum(W.numel() for W in solve_weights(model.bank_, Architecture("relu")).weights)
+    weights = solve_weights(model.bank_.member(0), Architecture("relu")).weights
+    in_pca_space = sum(W.numel() for W in weights)
     assert in_pca_space == 401 * 512 + 513 * 10 == 210_442
     assert model.n_shipped_ == 785 * 512 + 513 * 10 == 407_050
 

@@ -49,7 +49,7 @@ pytestmark = pytest.mark.skipif(
 def test_a_gpu_learns_and_the_host_predicts_the_same(blobs, options: dict[str, object]) -> None:
     X, y = blobs
     chosen = {"hidden_sizes": (12,), "max_epochs": 60, "random_state": 0, **options}
-    on_gpu = ProtoPINVClassifier(15, device="cuda", **chosen).fit(X, y)
+    on_gpu = ProtoPINVClassifier(n_prototypes=15, device="cuda", **chosen).fit(X, y)
     assert on_gpu.score(X, y) == 1
     on_host = pickle.loads(pickle.dumps(on_gpu)).set_params(device="cpu")
     np.testing.assert_allclose(on_host.predict_proba(X), on_gpu.predict_proba(X), atol=1e-9)
@@ -85,7 +85,7 @@ def test_gpu_and_host_train_the_same_bank_within_rounding(blobs) -> None:
     chosen = {"hidden_sizes": (12,), "max_epochs": 20, "random_state": 0, "dtype": "float64"}
     chosen["early_stopping"] = False  # folds may end an epoch apart
     on_gpu, on_host = (
-        ProtoPINVClassifier(15, device=device, **chosen).fit(X, y) for device in ("cuda", "cpu")
+        ProtoPINVClassifier(n_prototypes=15, device=device, **chosen).fit(X, y) for device in ("cuda", "cpu")
     )
     np.testing.assert_allclose(on_gpu.history_.loss, on_host.history_.loss, rtol=1e-6)
 
@@ -184,7 +184,7 @@ def test_graphs_do_not_pile_up_in_memory(blobs) -> None:
 
     def fit() -> int:
         ProtoPINVClassifier(
-            12, hidden_sizes=8, max_epochs=6, batch_size=18, device="cuda", early_stopping=True
+            n_prototypes=12, hidden_sizes=8, max_epochs=6, batch_size=18, device="cuda", early_stopping=True
         ).fit(X, y)
         torch.cuda.synchronize()
         return torch.cuda.memory_reserved()
@@ -198,8 +198,8 @@ def test_graphs_do_not_pile_up_in_memory(blobs) -> None:
 def test_the_baselines_learn_on_a_gpu(blobs, batch_size: int | None) -> None:
     X, y = blobs
     for model in (
-        MLPBaselineClassifier(16, lr=0.03, max_epochs=60, batch_size=batch_size, device="cuda"),
-        MLPBaselineClassifier(16, lr=0.03, max_epochs=60, optimizer="muon", device="cuda"),
+        MLPBaselineClassifier(hidden_sizes=16, lr=0.03, max_epochs=60, batch_size=batch_size, device="cuda"),
+        MLPBaselineClassifier(hidden_sizes=16, lr=0.03, max_epochs=60, optimizer="muon", device="cuda"),
         ELMClassifier(50, device="cuda"),
         RandomFeatureRidgeClassifier(50, device="cuda"),
     ):

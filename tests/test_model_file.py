@@ -24,7 +24,7 @@ from protopinv.model_file import FORMAT
 def model(blobs) -> ProtoPINVClassifier:
     X, y = blobs
     return ProtoPINVClassifier(
-        9,
+        n_prototypes=9,
         hidden_sizes=(8, 6),
         ridge=(3.0, 2.0, 1.0),
         learn_ridge=True,

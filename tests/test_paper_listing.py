@@ -1,10 +1,12 @@
 """The paper's own loop and our step are the same mathematics."""
 
+import numpy as np
 import pytest
 import torch
 
-from protopinv.bank import start_bank
+from protopinv.bank import population, start_bank
 from protopinv.bench.listing import PaperListing
+from protopinv.objective import Classes
 from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.rows import Rows
@@ -28,7 +30,8 @@ def test_ten_epochs_of_the_listing_are_ten_steps_of_ours(generator: torch.Genera
     )
     with torch.no_grad():
         bank.hidden[0].copy_(listing.Hp)
-    step = BankStep(bank.leaves(), config, generator=generator)
+    objective = Classes(np.arange(3))
+    step = BankStep(population([bank]), [config], objective, generator=generator)
     theirs = [listing.epoch() for _ in range(10)]
     ours = [float(step(Rows(X, y), 1.0).loss) for _ in range(10)]
     assert ours == pytest.approx(theirs, rel=1e-10)

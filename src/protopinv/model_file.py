@@ -39,8 +39,8 @@ FRONTS: dict[str, type[Front]] = {"stem": Stem, "squash": Squash}
 class SavedModel:
     """All that a file holds.
 
-    ``objective``, ``parameters``, ``config`` and ``history`` are plain JSON values: what the outputs
-    stand for, the parameters as they were given and as they were used, and what happened.
+    ``objective``, ``parameters``, ``config`` and ``history`` are plain JSON values: what the
+    outputs stand for, the parameters as they were given and as they were used, what happened.
     """
 
     task: str

@@ -17,7 +17,7 @@ from protopinv.errors import ConfigError
 from protopinv.network import ACTIVATIONS
 
 SMALL = (
-    MLPBaselineClassifier(16, lr=0.03, max_epochs=100, random_state=0),
+    MLPBaselineClassifier(hidden_sizes=16, lr=0.03, max_epochs=100, random_state=0),
     ELMClassifier(60, random_state=0),
     RandomFeatureRidgeClassifier(60, random_state=0),
     RandomFeatureRidgeClassifier(60, kind="linear", random_state=0),
@@ -26,7 +26,7 @@ SMALL = (
 
 @parametrize_with_checks(
     [
-        MLPBaselineClassifier(32, lr=0.02, max_epochs=60),
+        MLPBaselineClassifier(hidden_sizes=32, lr=0.02, max_epochs=60),
         ELMClassifier(60),
         RandomFeatureRidgeClassifier(60),
     ]
@@ -73,7 +73,7 @@ def test_many_units_do_not_depend_on_how_rows_are_cut(blobs, monkeypatch) -> Non
 
 def test_numbers_trained_and_shipped(blobs) -> None:
     X, y = blobs
-    mlp = MLPBaselineClassifier(16, n_components=3, max_epochs=1).fit(X, y)
+    mlp = MLPBaselineClassifier(hidden_sizes=16, n_components=3, max_epochs=1).fit(X, y)
     assert mlp.n_trained_ == (3 + 1) * 16 + (16 + 1) * 3
     assert mlp.n_shipped_ == (5 + 1) * 16 + (16 + 1) * 3
     elm = ELMClassifier(16).fit(X, y)
@@ -85,7 +85,7 @@ def test_an_mlp_takes_the_steps_that_torch_takes() -> None:
     data = load_data("digits", split="train")
     X, y = data.X[:200], data.y[:200]
     model = MLPBaselineClassifier(
-        12,
+        hidden_sizes=12,
         lr=0.01,
         weight_decay=0.1,
         schedule="constant",

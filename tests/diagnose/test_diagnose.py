@@ -133,7 +133,7 @@ def test_the_condition_penalty_trains_for_better_conditioning() -> None:
     data = load_data("digits", split="train")
     plain, trained = (
         ProtoPINVClassifier(
-            40, hidden_sizes=50, condition_penalty=penalty, max_epochs=40, random_state=0
+            n_prototypes=40, hidden_sizes=50, condition_penalty=penalty, max_epochs=40, random_state=0
         ).fit(data.X[:500], data.y[:500])
         for penalty in (0.0, 0.3)
     )
@@ -148,7 +148,7 @@ def test_the_condition_penalty_falls_back_with_the_solves() -> None:
     data = load_data("digits", split="train")
     X, y = np.tile(data.X[:20], (3, 1)), np.tile(data.y[:20], 3)
     model = ProtoPINVClassifier(
-        60,
+        n_prototypes=60,
         hidden_sizes=30,
         projection="none",
         ridge=1e-8,
@@ -162,7 +162,7 @@ def test_the_condition_penalty_falls_back_with_the_solves() -> None:
 
 def test_a_trace_ends_where_the_model_stands(blobs) -> None:
     X, y = blobs
-    model = ProtoPINVClassifier(12, hidden_sizes=8, max_epochs=9, dtype="float64", random_state=0)
+    model = ProtoPINVClassifier(n_prototypes=12, hidden_sizes=8, max_epochs=9, dtype="float64", random_state=0)
     trace = Trace(architecture_of(model.config()), every=4)
     model.fit(X, y, observer=trace)
     assert [point.epoch for point in trace.points] == [0, 4, 8]
@@ -196,7 +196,7 @@ def test_gaps_and_measures_of_a_network_that_is_known(generator: Generator) -> N
     train, test = Outputs(scaled + 0.001 * right, labels), Outputs(right.flip(0), labels)
     assert (train.error, test.error) == (0, pytest.approx(0.66, abs=0.01))
     assert train.margin == pytest.approx(0.101)
-    model = ProtoPINVClassifier(6, hidden_sizes=4, max_epochs=1).fit(right.numpy(), labels.numpy())
+    model = ProtoPINVClassifier(n_prototypes=6, hidden_sizes=4, max_epochs=1).fit(right.numpy(), labels.numpy())
     found = measure_generalisation(network, model.diagnose(), train, test)
     assert found.error_gap == pytest.approx(test.error)
     assert found.loss_gap == pytest.approx(test.loss - train.loss)
@@ -213,11 +213,11 @@ def test_a_trace_says_what_it_needs(blobs) -> None:
     with pytest.raises(ConfigError, match=r"every must be 1 or more\. Got 0"):
         Trace(architecture, every=0)
     with pytest.raises(ConfigError, match=r"A trace watches a bank"):
-        MLPBaselineClassifier(8, max_epochs=2).fit(*blobs, observer=Trace(architecture))
+        MLPBaselineClassifier(hidden_sizes=8, max_epochs=2).fit(*blobs, observer=Trace(architecture))
 
 
 def test_a_fitted_model_stays_within_lemma_1(blobs) -> None:
-    model = ProtoPINVClassifier(12, hidden_sizes=(8, 6), max_epochs=9, random_state=0).fit(*blobs)
+    model = ProtoPINVClassifier(n_prototypes=12, hidden_sizes=(8, 6), max_epochs=9, random_state=0).fit(*blobs)
     moved = model.check_lemma(1e-6)
     assert len(moved) == 3
     assert all(0 < layer.change <= layer.bound * (1 + 1e-3) for layer in moved)

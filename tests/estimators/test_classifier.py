@@ -72,7 +72,7 @@ def test_every_option_learns_separable_classes(blobs, options: dict[str, object]
 
 def test_digits_are_learned() -> None:
     train, test = load_data("digits", split="train"), load_data("digits", split="test")
-    model = ProtoPINVClassifier(60, hidden_sizes=(128,), max_epochs=100, random_state=0)
+    model = ProtoPINVClassifier(n_prototypes=60, hidden_sizes=(128,), max_epochs=100, random_state=0)
     assert model.fit(train.X, train.y).score(test.X, test.y) > 0.95
 
 
@@ -219,7 +219,7 @@ class TestPredictingFast:
 
     def test_however_rows_come_the_probabilities_are_the_same(self, blobs) -> None:
         X, y = blobs
-        model = ProtoPINVClassifier(10, hidden_sizes=8, max_epochs=5).fit(X, y)
+        model = ProtoPINVClassifier(n_prototypes=10, hidden_sizes=8, max_epochs=5).fit(X, y)
         expected = model.predict_proba(X.tolist())
         frozen = X.copy()
         frozen.flags.writeable = False
@@ -232,7 +232,7 @@ class TestPredictingFast:
     @pytest.mark.parametrize("fault", [np.nan, np.inf])
     def test_numbers_that_are_not_finite_are_still_refused(self, blobs, fault: float) -> None:
         X, y = blobs
-        model = ProtoPINVClassifier(10, hidden_sizes=8, max_epochs=5).fit(X, y)
+        model = ProtoPINVClassifier(n_prototypes=10, hidden_sizes=8, max_epochs=5).fit(X, y)
         poisoned = X[:2].copy()
         poisoned[1, 2] = fault
         with pytest.raises(ValueError, match=r"NaN|infinity"):

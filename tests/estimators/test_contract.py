@@ -5,10 +5,13 @@ from unittest import SkipTest
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-from protopinv import ProtoPINVClassifier
+from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
+
+# The numbers of scikit-learn 1.9; others mean that its list has changed.
+CHECKS = {ProtoPINVClassifier: 67, ProtoPINVRegressor: 60}
 
 
-@parametrize_with_checks([ProtoPINVClassifier()])
+@parametrize_with_checks([estimator() for estimator in CHECKS])
 def test_scikit_learn_check(estimator, check) -> None:
     try:
         check(estimator)
@@ -16,14 +19,17 @@ def test_scikit_learn_check(estimator, check) -> None:
         pytest.fail(f"skipped: {reason}")
 
 
-def test_scikit_learn_yields_all_the_checks_it_should(request: pytest.FixtureRequest) -> None:
-    """The number of scikit-learn 1.9; another number means that its list has changed."""
-    ours = len(list(estimator_checks_generator(ProtoPINVClassifier(), legacy=True)))
+@pytest.mark.parametrize("kind", CHECKS)
+def test_scikit_learn_yields_all_the_checks_it_should(
+    kind: type, request: pytest.FixtureRequest
+) -> None:
+    ours = len(list(estimator_checks_generator(kind(), legacy=True)))
     collected = [
         item
         for item in request.session.items
         if item.path == request.node.path
         and getattr(item, "originalname", "") == "test_scikit_learn_check"
+        and isinstance(item.callspec.params["estimator"], kind)
     ]
-    assert ours == 55
+    assert ours == CHECKS[kind]
     assert len(collected) in (0, ours)  # none when this test is run by itself

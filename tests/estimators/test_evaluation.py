@@ -9,7 +9,7 @@ from protopinv.errors import DataError
 @pytest.fixture(scope="module")
 def model(blobs) -> ProtoPINVClassifier:
     X, y = blobs
-    short = ProtoPINVClassifier(9, hidden_sizes=(8,), max_epochs=6, random_state=0)
+    short = ProtoPINVClassifier(n_prototypes=9, hidden_sizes=(8,), max_epochs=6, random_state=0)
     return short.fit(X, np.array(["a", "b", "c"])[y])
 
 

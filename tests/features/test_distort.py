@@ -5,11 +5,13 @@ import pytest
 import torch
 from torch import Generator
 
-from protopinv import ProtoPINVClassifier
+from protopinv import ImageCopies, ProtoPINVClassifier
 from protopinv.errors import ConfigError
 from protopinv.features import Distortion
+from protopinv.objective import Classes
 from protopinv.train.config import TrainConfig
-from protopinv.train.prepare import LabelledRows, prepare
+from protopinv.train.prepare import prepare
+from protopinv.train.source import Source
 
 SHAPE = (7, 9, 2)
 
@@ -99,7 +101,7 @@ def test_bytes_are_taken_as_they_are():
 
 def test_only_training_images_are_copied():
     X = (255 * images(60)).to(torch.uint8).numpy()
-    source = LabelledRows(X, np.arange(60) % 2, 2)
+    source = Source(X, np.arange(60) % 2, Classes(np.arange(2)))
     config = TrainConfig(image_copies=2, image_shape=SHAPE, projection="none")
     prepared = prepare(source, config, torch.device("cpu"), seed=0, held_out=np.arange(10))
     assert (len(prepared.rows), len(prepared.validation)) == (150, 10)
@@ -126,7 +128,8 @@ def test_copies_teach_a_network_what_shifted_images_are():
     options |= {"projection": "none", "scaling": "global"}
     plain = ProtoPINVClassifier(image_shape=(12, 12), **options)
     plain.fit(X.reshape(120, -1), y)
-    taught = ProtoPINVClassifier(image_copies=9, copy_shift=1.5, copy_bend=0.0, **options).fit(X, y)
+    copies = ImageCopies(9, shift=1.5, bend=0.0)
+    taught = ProtoPINVClassifier(copies=copies, **options).fit(X, y)
     flat = test[0].reshape(300, -1)
     assert taught.score(test[0], test[1]) == taught.score(flat, test[1])
     assert taught.score(flat, test[1]) > plain.score(flat, test[1]) + 0.1
@@ -134,15 +137,17 @@ def test_copies_teach_a_network_what_shifted_images_are():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("copies", "message"),
     [
-        ({"image_copies": -1}, "image_copies must be a whole number, 0 or more"),
-        ({"image_copies": 1, "copy_shift": -1.0}, "copy_shift must be a number, 0 or more"),
-        ({"image_copies": 1, "copy_mirror": 1}, "copy_mirror must be True or False"),
-        ({"image_copies": 1}, "need their shape"),
+        (ImageCopies(-1), "image_copies must be a whole number, 0 or more"),
+        (ImageCopies(shift=-1.0), "copy_shift must be a number, 0 or more"),
+        (ImageCopies(mirror=1), "copy_mirror must be True or False"),
+        (ImageCopies(), "need their shape"),
+        (3, r"copies must be None or ImageCopies\(\.\.\.\)\. Got 3"),
     ],
+    ids=str,
 )
-def test_bad_options_are_named(options: dict, message: str):
+def test_bad_options_are_named(copies: object, message: str):
     X, y = images().numpy(), np.arange(20) % 2
     with pytest.raises(ConfigError, match=message):
-        ProtoPINVClassifier(**options).fit(X, y)
+        ProtoPINVClassifier(copies=copies).fit(X, y)

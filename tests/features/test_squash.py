@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import protopinv
-from protopinv import ProtoPINVClassifier
+from protopinv import ConvStem, ProtoPINVClassifier
 from protopinv.errors import ConfigError, ModelFileError
 from protopinv.features import Squash, fit_squash
 
@@ -73,8 +73,8 @@ def heavy_rows(n: int) -> tuple[np.ndarray, np.ndarray]:
 def test_a_network_learns_from_tails_what_it_could_not_before(tmp_path: Path):
     X, y = heavy_rows(900)
     options = {"max_epochs": 120, "early_stopping": False, "random_state": 0, "device": "cpu"}
-    plain = ProtoPINVClassifier(60, scaling="feature", **options).fit(X[:600], y[:600])
-    squashed = ProtoPINVClassifier(60, scaling="squash", **options).fit(X[:600], y[:600])
+    plain = ProtoPINVClassifier(n_prototypes=60, scaling="feature", **options).fit(X[:600], y[:600])
+    squashed = ProtoPINVClassifier(n_prototypes=60, scaling="squash", **options).fit(X[:600], y[:600])
     assert plain.front_ is None
     assert squashed.score(X[600:], y[600:]) > plain.score(X[600:], y[600:]) + 0.03
     squashed.save(tmp_path / "m.safetensors")
@@ -86,13 +86,13 @@ def test_a_network_learns_from_tails_what_it_could_not_before(tmp_path: Path):
 
 def test_a_stem_and_squashed_columns_exclude_each_other():
     with pytest.raises(ConfigError, match="not behind a stem"):
-        ProtoPINVClassifier(stem="pca", image_shape=(4, 4), scaling="squash").config()
+        ProtoPINVClassifier(stem=ConvStem("pca"), image_shape=(4, 4), scaling="squash").config()
 
 
 def test_a_file_with_a_broken_squash_is_refused(tmp_path: Path):
     X, y = heavy_rows(60)
     path = tmp_path / "m.safetensors"
-    model = ProtoPINVClassifier(10, scaling="squash", max_epochs=5, early_stopping=False).fit(X, y)
+    model = ProtoPINVClassifier(n_prototypes=10, scaling="squash", max_epochs=5, early_stopping=False).fit(X, y)
     whole = model.front_
     model.front_ = Squash(whole.chosen, whole.centre, torch.zeros_like(whole.width))
     model.save(path)
@@ -102,5 +102,5 @@ def test_a_file_with_a_broken_squash_is_refused(tmp_path: Path):
 
 def test_a_projection_may_follow():
     X, y = heavy_rows(300)
-    model = ProtoPINVClassifier(20, scaling="squash", projection="pca", max_epochs=20).fit(X, y)
+    model = ProtoPINVClassifier(n_prototypes=20, scaling="squash", projection="pca", max_epochs=20).fit(X, y)
     assert model.predict_proba(X).shape == (300, 2)

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 from torch import Generator
 
-from protopinv import ProtoPINVClassifier, load
+from protopinv import ConvStem, ProtoPINVClassifier, load
 from protopinv.baselines import MLPBaselineClassifier
 from protopinv.data import load_data
 from protopinv.errors import ConfigError, DataError
@@ -113,12 +114,14 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     return data.X[:400], data.y[:400]
 
 
-OPTIONS = {"stem": "pca", "stem_filters": 8, "stem_patch": 3, "stem_pool": 3, "max_epochs": 40}
+def stem_of(kind: str = "pca", **options: object) -> ConvStem:
+    return ConvStem(kind, **{"filters": 8, "patch": 3, "pool": 3, **options})
 
 
 def small(**options: object) -> ProtoPINVClassifier:
-    chosen = {**OPTIONS, "hidden_sizes": 40, "scaling": "global", "random_state": 0, **options}
-    return ProtoPINVClassifier(40, **chosen)
+    chosen = {"n_prototypes": 40, "hidden_sizes": 40, "scaling": "global", "max_epochs": 40}
+    chosen |= {"stem": stem_of(), "random_state": 0, **options}
+    return ProtoPINVClassifier(**chosen)
 
 
 def test_flat_rows_and_images_give_the_same_model(digits) -> None:
@@ -136,25 +139,27 @@ def test_flat_rows_and_images_give_the_same_model(digits) -> None:
 
 def test_a_model_with_a_stem_is_saved_and_loaded(digits, tmp_path) -> None:
     X, y = digits
-    model = small(image_shape=(8, 8), stem_filters=(4, 6), stem_pool=1).fit(X, y)
+    model = small(image_shape=(8, 8), stem=stem_of(filters=(4, 6), pool=1)).fit(X, y)
     model.save(tmp_path / "m.safetensors")
     again = load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    assert again.get_params()["stem_filters"] == (4, 6)
+    assert again.get_params()["stem__filters"] == (4, 6)
+    assert again.stem.get_params() == model.stem.get_params()
     assert again.n_features_in_ == 64
 
 
 def test_pieces_do_not_change_what_is_seen(digits, monkeypatch) -> None:
     X, y = digits
     whole = small(image_shape=(8, 8), dtype="float64").fit(X, y).predict_proba(X)
-    monkeypatch.setattr("protopinv.train.prepare.STEM_NUMBERS", 4000)
+    monkeypatch.setattr("protopinv.train.source.STEM_NUMBERS", 4000)
     cut = small(image_shape=(8, 8), dtype="float64").fit(X, y).predict_proba(X)
     np.testing.assert_allclose(cut, whole, atol=1e-3)
 
 
 def test_the_mlp_can_stand_behind_a_stem_too(digits) -> None:
     X, y = digits
-    model = MLPBaselineClassifier(40, **OPTIONS, image_shape=(8, 8), lr=0.02, random_state=0)
+    options = {"stem": stem_of(), "max_epochs": 40, "image_shape": (8, 8)}
+    model = MLPBaselineClassifier(hidden_sizes=40, lr=0.02, random_state=0, **options)
     assert model.fit(X, y).score(X, y) > 0.97
 
 
@@ -164,12 +169,22 @@ def test_the_mlp_can_stand_behind_a_stem_too(digits) -> None:
         ({}, ConfigError, r"A stem and copies of images need their shape\. .*set image_shape="),
         ({"image_shape": (8, 9)}, DataError, r"has 72 numbers, X has rows of 64\. Correct"),
         ({"image_shape": (8,)}, ConfigError, r"image_shape must be height and width"),
-        ({"image_shape": (8, 8), "stem_patch": 7}, ConfigError, r"8 x 8 leave 2 for stem_pool=3"),
-        ({"image_shape": (8, 8), "stem_filters": 0}, ConfigError, r"stem_filters must be one or"),
-        ({"image_shape": (8, 8), "stem": "sift"}, ConfigError, r"stem must be one of 'none'"),
+        ({"stem": stem_of(patch=7)}, ConfigError, r"8 x 8 leave 2 for pool=3"),
+        ({"stem": stem_of(filters=0)}, ConfigError, r"stem_filters must be one or"),
+        ({"stem": stem_of("sift")}, ConfigError, r"stem must be one of 'none'"),
+        ({"stem": "pca"}, ConfigError, r"stem must be None or ConvStem\(\.\.\.\)\. Got 'pca'"),
     ],
     ids=str,
 )
 def test_bad_stems_are_named(digits, options, error, message: str) -> None:
+    shape = {} if options == {} else {"image_shape": (8, 8)}
     with pytest.raises(error, match=message):
-        small(**options).fit(*digits)
+        small(**{**shape, **options}).fit(*digits)
+
+
+def test_a_part_of_a_stem_is_set_by_its_name(digits) -> None:
+    X, y = digits
+    model = small(image_shape=(8, 8)).set_params(stem__filters=5, stem__kind="random", max_epochs=2)
+    assert (model.config().stem, model.config().filters) == ("random", (5,))
+    assert model.fit(X, y).front_.n_outputs == 2 * 5 * 9
+    assert clone(model).get_params()["stem__filters"] == 5

@@ -2,13 +2,13 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 
 from protopinv import ProtoPINVClassifier
+from protopinv.objective import Classes
 from protopinv.train.augment import POOL_ROWS, Augment
-from protopinv.train.config import TrainConfig
-from protopinv.train.losses import CrossEntropy
 from protopinv.train.rows import Rows
 from protopinv.train.stopping import Average
 
@@ -17,8 +17,10 @@ def rows_of(n: int, d: int = 6) -> Rows:
     return Rows(torch.zeros(n, d), torch.arange(n) % 3)
 
 
-def augment(generator: torch.Generator, **options: float) -> Augment:
-    return Augment(TrainConfig(**options), 3, generator)
+def augment(
+    generator: torch.Generator, mixup: float = 0.0, input_noise: float | torch.Tensor = 0.0
+) -> Augment:
+    return Augment(mixup, input_noise, Classes(np.arange(3)), generator)
 
 
 @pytest.mark.parametrize("n", [100, 1024, POOL_ROWS, 3 * POOL_ROWS + 5])
@@ -45,6 +47,30 @@ def test_noise_is_new_every_time_and_renewed(generator: torch.Generator) -> None
     torch.testing.assert_close(spread, torch.ones(6), rtol=0.1, atol=0.1)
 
 
+def test_every_member_has_its_level_of_the_same_noise(generator: torch.Generator) -> None:
+    levels = torch.tensor([0.0, 0.5, 2.0])
+    seen = augment(generator, input_noise=levels)(rows_of(200))
+    assert seen.X.shape == (3, 200, 6)
+    assert (seen.X[0] == 0).all()
+    torch.testing.assert_close(seen.X[2], 4 * seen.X[1])
+    assert seen.X[1].std() == pytest.approx(0.5, rel=0.1)
+
+
+def test_rows_are_mixed_within_their_fold_and_never_with_one_that_does_not_count(
+    generator: torch.Generator,
+) -> None:
+    n = 600
+    fold = torch.arange(n) % 4 - 1  # -1: in no fold
+    weight = (torch.arange(n) % 3 > 0).float()[None]
+    X = torch.stack([fold.float(), weight[0]], dim=1)  # rows that tell their fold and weight
+    seen = augment(generator, mixup=0.9)(Rows(X, torch.arange(n) % 3, weight, None, fold))
+    assert torch.equal(seen.X[:, 0], X[:, 0])
+    counted = weight[0] > 0
+    assert (seen.X[counted, 1] == 1).all()
+    assert (seen.X[~counted, 1] > 0).float().mean() > 0.9  # a partner that counts
+    assert torch.equal(seen.weight, weight)
+
+
 def test_mixup_takes_a_share_of_another_row_and_of_its_label(generator: torch.Generator) -> None:
     y = torch.arange(300) % 3
     rows = Rows(torch.nn.functional.one_hot(y, 3).float(), y)  # features that tell the label
@@ -62,8 +88,11 @@ def test_shares_of_one_class_cost_what_its_label_costs(generator: torch.Generato
     outputs, labels = torch.randn(50, 3, generator=generator), torch.arange(50) % 3
     shares = torch.nn.functional.one_hot(labels, 3).float()
     for smoothing in (0.0, 0.1):
-        loss = CrossEntropy(smoothing)
-        torch.testing.assert_close(loss.total(outputs, shares), loss.total(outputs, labels))
+        objective = Classes(np.arange(3), smoothing)
+        one, other = (objective.judge(outputs.T[None].clone(), y) for y in (shares, labels))
+        torch.testing.assert_close(one.losses, other.losses)
+        torch.testing.assert_close(one.gradient, other.gradient)
+        torch.testing.assert_close(one.plain, other.plain)
 
 
 def test_an_average_forgets_the_start_and_follows_the_steps() -> None:
@@ -80,17 +109,18 @@ def test_an_average_forgets_the_start_and_follows_the_steps() -> None:
 )
 def test_every_recipe_learns(blobs, options: dict[str, object]) -> None:
     X, y = blobs
-    model = ProtoPINVClassifier(15, hidden_sizes=12, max_epochs=60, random_state=0, **options)
+    model = ProtoPINVClassifier(n_prototypes=15, hidden_sizes=12, max_epochs=60, random_state=0, **options)
     assert model.fit(X, y).score(X, y) == 1
 
 
 def test_the_average_is_what_is_kept_and_validated(blobs) -> None:
     X, y = blobs
     chosen = {"hidden_sizes": 12, "max_epochs": 30, "schedule": "constant", "random_state": 0}
+    chosen["early_stopping"] = False
     states = []
-    model = ProtoPINVClassifier(15, averaging=0.8, validation_fraction=0.2, **chosen)
+    model = ProtoPINVClassifier(n_prototypes=15, averaging=0.8, validation_fraction=0.2, **chosen)
     model.fit(X, y, observer=lambda report: states.append(report.state.inputs.detach().clone()))
-    plain = ProtoPINVClassifier(15, validation_fraction=0.2, **chosen).fit(X, y)
+    plain = ProtoPINVClassifier(n_prototypes=15, validation_fraction=0.2, **chosen).fit(X, y)
     torch.testing.assert_close(plain.bank_.inputs, states[-1], rtol=1e-4, atol=1e-4)
     average = Average([states[0]], 0.8)
     assert not torch.allclose(model.bank_.inputs, states[-1], rtol=1e-3)

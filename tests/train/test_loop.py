@@ -11,16 +11,21 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
-from protopinv.bank import Bank, balanced_outputs, start_bank
+from protopinv.bank import Bank, balanced_groups, population, start_bank
 from protopinv.errors import GuardWarning, TrainingError
+from protopinv.objective import Classes
 from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
 from protopinv.train.loop import EpochReport, train
 from protopinv.train.rows import Rows
+
+
+CLASSES = Classes(np.arange(2))
 
 
 def moons(n: int, seed: int) -> Rows:
@@ -34,16 +39,18 @@ def moons(n: int, seed: int) -> Rows:
 
 
 def fresh_bank(rows: Rows, ridge: float = 1.0) -> Bank:
-    random = torch.Generator().manual_seed(0)
-    return start_bank(
+    """A population of one."""
+    random, wanted = torch.Generator().manual_seed(0), balanced_groups(20, 2)
+    one = start_bank(
         torch.randn(20, rows.X.shape[1], generator=random).to(rows.X),
-        balanced_outputs(20, 2),
+        CLASSES.first_outputs(wanted, wanted),
         hidden_sizes=(32,),
         hidden_scale=1.0,
         ridge=(ridge, ridge),
         learn_ridge=(False, False),
         generator=random,
     )
+    return population([one])
 
 
 def run(
@@ -55,9 +62,10 @@ def run(
     **options: object,
 ) -> tuple[Bank, History]:
     config = TrainConfig(hidden_sizes=(32,), **options)
-    leaves = (bank or fresh_bank(rows)).leaves()
-    step = BankStep(leaves, config, generator=torch.Generator().manual_seed(0))
-    history = train(step, rows, clock=time.perf_counter, validation=validation, observer=observer)
+    bank = (bank or fresh_bank(rows)).snapshot()
+    step = BankStep(bank, [config], CLASSES, generator=torch.Generator().manual_seed(0))
+    clock = time.perf_counter
+    (history,) = train(step, rows, clock=clock, validation=validation, observer=observer)
     return step.state, history
 
 
@@ -104,7 +112,7 @@ def test_early_stopping_restores_the_best_bank() -> None:
 
 
 def _score(bank: Bank, rows: Rows, config: TrainConfig) -> float:
-    step = BankStep(bank.leaves(), config, chunk=64, generator=torch.Generator())
+    step = BankStep(bank.snapshot(), [config], CLASSES, chunk=64, generator=torch.Generator())
     return step.evaluate(rows)[0].item()
 
 
@@ -116,8 +124,8 @@ def test_the_same_seed_gives_the_same_bank() -> None:
 
 def with_twins(bank: Bank) -> Bank:
     """Every hidden target twice: without a ridge the second layer has no solution."""
-    half = len(bank.inputs) // 2
-    return replace(bank, hidden=tuple(H[:half].repeat(2, 1) for H in bank.hidden))
+    half = bank.n_prototypes // 2
+    return replace(bank, hidden=tuple(H[:, :half].repeat(1, 2, 1) for H in bank.hidden))
 
 
 @pytest.mark.parametrize(("ridge", "rungs"), [(1e-7, ["Cholesky"]), (1e-13, ["Cholesky", "SVD"])])
@@ -176,7 +184,7 @@ def test_rows_that_overflow_give_one_clear_error() -> None:
 def test_a_bank_that_is_not_finite_gives_one_clear_error() -> None:
     rows = moons(50, 0)
     bank = fresh_bank(rows)
-    bank.inputs[0, 0] = torch.nan
+    bank.inputs[0, 0, 0] = torch.nan
     with pytest.raises(TrainingError, match=r"must be solvable\..*Raise ridge"):
         run(rows, bank=bank, max_epochs=5)
 
@@ -190,7 +198,7 @@ def test_control_c_keeps_the_best_bank_and_warns() -> None:
         from protopinv import ProtoPINVClassifier
         X, y = load_iris(return_X_y=True)
         warnings.simplefilter("always")
-        model = ProtoPINVClassifier(20, hidden_sizes=(8,), max_epochs=10**6, verbose=1,
+        model = ProtoPINVClassifier(n_prototypes=20, hidden_sizes=(8,), max_epochs=10**6, verbose=1,
                                     early_stopping=False, schedule="constant", random_state=0)
         model.fit(X, y)
         history = model.history_

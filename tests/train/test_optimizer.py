@@ -9,15 +9,14 @@ KINDS = sorted(OPTIMIZERS)
 
 
 def made(kind: str, generator: torch.Generator, **block: float) -> tuple[torch.Tensor, Optimizer]:
-    matrix = torch.randn(6, 9, generator=generator, dtype=torch.float64).requires_grad_()
+    matrix = torch.randn(1, 6, 9, generator=generator, dtype=torch.float64)
     optimizer = OPTIMIZERS[kind]([Block([matrix], **block)], peak=0.1)
     optimizer.set_rate(1.0)
     return matrix, optimizer
 
 
 def stepped(optimizer: Optimizer, matrix: torch.Tensor, *, gradient: float, skip: bool) -> None:
-    matrix.grad = matrix.detach() * gradient
-    optimizer.step(torch.tensor(skip))
+    optimizer.step([matrix * gradient], torch.tensor([skip]))
 
 
 @pytest.mark.parametrize("shape", [(8, 20), (20, 8), (10, 10), (30, 1)])
@@ -55,9 +54,9 @@ def test_a_skipped_step_leaves_no_trace(kind: str) -> None:
 def test_a_restart_forgets_all_momenta(kind: str, generator: torch.Generator) -> None:
     matrix, optimizer = made(kind, generator)
     stepped(optimizer, matrix, gradient=5.0, skip=False)
-    fresh_matrix = matrix.detach().clone().requires_grad_()
+    fresh_matrix = matrix.clone()
     fresh = OPTIMIZERS[kind]([Block([fresh_matrix])], peak=0.02)
-    optimizer.restart(0.02)
+    optimizer.restart(0, 0.02)
     for updates, tensor in ((optimizer, matrix), (fresh, fresh_matrix)):
         updates.set_rate(1.0)
         stepped(updates, tensor, gradient=1.0, skip=False)
@@ -67,10 +66,59 @@ def test_a_restart_forgets_all_momenta(kind: str, generator: torch.Generator) ->
 @pytest.mark.parametrize("kind", KINDS)
 def test_decay_shrinks_and_a_ratio_of_zero_freezes(kind: str, generator: torch.Generator) -> None:
     frozen, still = made(kind, generator, decay=0.5, ratio=0.0)
-    before = frozen.detach().clone()
+    before = frozen.clone()
     stepped(still, frozen, gradient=1.0, skip=False)
     assert torch.equal(frozen, before)
     shrunk, decayed = made(kind, generator, decay=0.5)
-    before = shrunk.detach().clone()
+    before = shrunk.clone()
     stepped(decayed, shrunk, gradient=0.0, skip=False)
-    torch.testing.assert_close(shrunk.detach(), 0.95 * before)
+    torch.testing.assert_close(shrunk, 0.95 * before)
+
+
+def drawn(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("apart", [False, True])
+def test_members_are_updated_as_if_each_were_alone(kind: str, apart: bool) -> None:
+    """Apart: each has a rate, a decay and a ratio of its own, one misses a step, one starts over."""
+    peaks, decays, ratios = ([0.1, 0.02, 0.3], [0.0, 0.5, 0.1], [1.0, 0.5, 2.0])
+    if not apart:
+        peaks, decays, ratios = ([0.1] * 3, [0.5] * 3, [0.5] * 3)
+    matrices, vectors = drawn(0, 3, 6, 9), drawn(1, 3, 4)
+    alone = []
+    for member in range(3):
+        tensors = [matrices[member : member + 1].clone(), vectors[member : member + 1].clone()]
+        blocks = [Block(tensors[:1], decays[member], ratios[member]), Block(tensors[1:])]
+        alone.append((tensors, OPTIMIZERS[kind](blocks, peaks[member])))
+    knobs = [torch.tensor(k, dtype=torch.float64) for k in (decays, ratios, peaks)]
+    blocks = [Block([matrices], *knobs[:2]), Block([vectors])]
+    together = OPTIMIZERS[kind](blocks, knobs[2])
+    for step in range(6):
+        gradients = [drawn(10 + step, 3, 6, 9), drawn(20 + step, 3, 4)]
+        missing = apart and step == 2
+        if apart and step == 4:
+            together.restart(0, 0.05)
+            alone[0][1].restart(0, 0.05)
+        for member, (_, optimizer) in enumerate(alone):
+            optimizer.set_rate(0.5)
+            skip = torch.tensor([missing and member == 1])
+            optimizer.step([g[member : member + 1] for g in gradients], skip)
+        together.set_rate(0.5)
+        together.step(gradients, torch.tensor([False, missing, False]) if missing else None)
+    for member, (tensors, _) in enumerate(alone):
+        close = {"rtol": 1e-12, "atol": 1e-12}
+        torch.testing.assert_close(matrices[member], tensors[0][0], **close)
+        torch.testing.assert_close(vectors[member], tensors[1][0], **close)
+
+
+def test_adam_takes_the_steps_of_torch() -> None:
+    mine, theirs = drawn(0, 1, 6, 9), drawn(0, 1, 6, 9).requires_grad_()
+    optimizer = Optimizer([Block([mine], decay=0.1)], peak=0.05)
+    reference = torch.optim.AdamW([theirs], lr=0.05, weight_decay=0.1)
+    for step in range(5):
+        theirs.grad = drawn(step, 1, 6, 9)
+        reference.step()
+        optimizer.step([drawn(step, 1, 6, 9)], None)
+    torch.testing.assert_close(mine, theirs.detach(), rtol=1e-12, atol=1e-12)

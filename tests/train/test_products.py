@@ -1,21 +1,31 @@
 """Laws of products with rows: every library and order gives the same numbers."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Generator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from protopinv.kernels import switched_off
-from protopinv.solve import ridge_solve
+from protopinv.objective import Classes
+from protopinv.solve import LayerSolve
 from protopinv.train import products
 from protopinv.train.data_pass import data_pass
-from protopinv.train.losses import CrossEntropy
 from protopinv.train.products import as_layer, product, put_product, put_sum
 from protopinv.train.rows import Rows
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randn(*shape, generator=Generator().manual_seed(seed), dtype=dtype)
+
+
+def solved(
+    A: torch.Tensor, T: torch.Tensor, ridge: float, form: str = "dual"
+) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor] | None]:
+    """W, and A and S with W = A'S where there are such."""
+    solve = LayerSolve([A], [T], torch.tensor([ridge]), form=form)
+    (W,), (S,) = solve.weights, solve.duals
+    return W, None if S is None else (A, S)
 
 
 class Operations(TorchDispatchMode):
@@ -62,7 +72,7 @@ def test_a_product_does_not_depend_on_how_matrices_lie(dtype, h, x_lies, w_lies)
 def test_one_dnn_gives_the_same_where_there_is_work_enough(n: int, h: int, reached: bool) -> None:
     X, W, b = (normal(*shape) for shape in ((n, 64), (64, h), (h,)))
     exact = X.double() @ W.double() + b.double()
-    layer = products.Layer(torch.cat([b[None], W]))
+    layer = products.OneLayer(torch.cat([b[None], W]))
     with Operations() as done:
         found, rectified = product(X, W, b), layer.rectified(X)
     assert ("mkldnn::_linear_pointwise" in done.names) == reached == (rectified is not None)
@@ -88,45 +98,75 @@ def test_one_dnn_is_spared_matrices_with_gaps(x_lies: str, w_lies: str) -> None:
 
 
 def test_sums_of_rough_rows_are_kept_in_the_type_of_the_total() -> None:
-    B, total = normal(500, 7), torch.full((7,), torch.nan)
+    B, total = normal(500, 7), torch.full((1, 7), torch.nan)
     for times in (1, 2):
         put_sum(total, B.bfloat16(), add=times > 1)
-        torch.testing.assert_close(total, times * B.sum(0), rtol=0.02, atol=0.6)
+        torch.testing.assert_close(total[0], times * B.sum(0), rtol=0.02, atol=0.6)
     assert total.dtype == torch.float32
 
 
 @pytest.mark.parametrize(("p", "factored"), [(10, True), (90, False)])
 def test_rows_go_through_factors_only_where_that_is_less_work(p: int, factored: bool) -> None:
     A, T, X = normal(p, 61), normal(p, 50, seed=1), normal(40, 60, seed=2)
-    solution = ridge_solve(A, T, torch.tensor(5.0), form="dual")
-    (W,), (factors,) = solution.weights, solution.factors
+    W, factors = solved(A, T, 5.0)
+    assert factors is not None
     layer = as_layer(W, factors, X)
     assert (layer.factors is not None) == factored
     torch.testing.assert_close(layer(X), X @ W[1:] + W[0], rtol=1e-3, atol=1e-4)
     assert as_layer(W, factors, X.bfloat16()).factors is None
 
 
+@pytest.mark.parametrize("k", [3, 40])
+@pytest.mark.parametrize("own_rows", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_layers_of_several_members_are_those_of_each(k: int, own_rows: bool, dtype) -> None:
+    m, n, d, h = 3, 30, 20, 17
+    W = [normal(m, d + 1, h, dtype=dtype), normal(m, h + 1, k, seed=1, dtype=dtype)]
+    X = normal(m, n, d, seed=2, dtype=dtype) if own_rows else normal(n, d, seed=2, dtype=dtype)
+    close = {"rtol": 1e-5, "atol": 1e-4}
+    first, last = products.as_layers(W, (), X)
+    between = first(X)
+    outputs, G = last.outputs(between), normal(n, m * k, seed=3, dtype=dtype)
+    back = last.back(G, lambda: torch.empty(n, m * h, dtype=dtype))
+    totals = [torch.full((m, d, h), torch.nan), torch.full((m, h, k), torch.nan)]
+    totals = [total.to(dtype) for total in totals]
+    for times in (1, 2):
+        last.put_gradient(totals[1], between, G, add=times > 1)
+        first.put_gradient(totals[0], X, back, add=times > 1)
+    for member in range(m):
+        Z = X[member] if own_rows else X
+        hidden = Z @ W[0][member, 1:] + W[0][member, 0]
+        of = slice(member * h, (member + 1) * h), slice(member * k, (member + 1) * k)
+        torch.testing.assert_close(between[:, of[0]], hidden, **close)
+        expected = hidden @ W[1][member, 1:] + W[1][member, 0]
+        torch.testing.assert_close(outputs[member].T, expected, **close)
+        behind = G[:, of[1]] @ W[1][member, 1:].T
+        torch.testing.assert_close(back[:, of[0]], behind, **close)
+        torch.testing.assert_close(totals[1][member], 2 * hidden.T @ G[:, of[1]], **close)
+        torch.testing.assert_close(totals[0][member], 2 * Z.T @ behind, rtol=1e-4, atol=1e-2)
+
+
 def test_fast_paths_and_plain_ones_give_the_same_gradients() -> None:
     """Chunks are large enough for oneDNN: both layers have the work it needs."""
     n, d, h = 2 * 4096, 60, 80
     A, T, X = normal(10, d + 1), normal(10, h, seed=1), normal(n, d, seed=2)
-    solution = ridge_solve(A, T, torch.tensor(5.0), form="dual")
-    weights = [solution.weights[0], normal(h + 1, 4, seed=3)]
-    rows = Rows(X, torch.arange(n) % 4)
-    options = {"chunk": n // 2, "factors": [*solution.factors, None]}
+    W, factors = solved(A, T, 5.0)
+    weights = [W[None], normal(1, h + 1, 4, seed=3)]
+    rows, objective = Rows(X, torch.arange(n) % 4), Classes(np.arange(4))
+    options = {"chunk": n // 2, "factors": [factors, None]}
     with Operations() as done:
-        fast = data_pass(rows, weights, "relu", CrossEntropy(), **options)
+        fast = data_pass(rows, weights, "relu", objective, **options)
     assert ("mkldnn::_linear_pointwise" in done.names) == (products.ONE_DNN is not None)
     with switched_off():
-        plain = data_pass(rows, weights, "relu", CrossEntropy(), **options)
-    torch.testing.assert_close(fast, plain, rtol=1e-3, atol=1e-5)
+        plain = data_pass(rows, weights, "relu", objective, **options)
+    torch.testing.assert_close(fast.loss, plain.loss, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(fast.gradients, plain.gradients, rtol=1e-3, atol=1e-5)
 
 
 def test_only_the_dual_form_has_factors_and_they_make_the_weights() -> None:
     A, T = normal(8, 20), normal(8, 5, seed=1)
     for form in ("dual", "primal", "svd"):
-        solution = ridge_solve(A, T, torch.tensor(0.5), form=form)
-        (factors,) = solution.factors
+        W, factors = solved(A, T, 0.5, form)
         assert (factors is not None) == (form == "dual")
         if factors is not None:
-            torch.testing.assert_close(factors[0].T @ factors[1], solution.weights[0])
+            torch.testing.assert_close(factors[0].T @ factors[1], W)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from protopinv import ProtoPINVClassifier
+from protopinv.errors import ConfigError
 from protopinv.train.config import AUTO, FIELDS, TrainConfig, offered_default
 from protopinv.train.settle import SIZES, TABLE_FEATURES, DataShape, settle
 
@@ -13,8 +14,8 @@ OFFERED = {name: offered_default(name) for name in FIELDS}
 LEFT_OPEN = [
     name for name in FIELDS if OFFERED[name] == AUTO and getattr(TrainConfig, name) != AUTO
 ]
-SMALL = DataShape(n_rows=150, n_features=4, n_classes=3)
-LARGE = DataShape(n_rows=50_000, n_features=20, n_classes=2)
+SMALL = DataShape(n_rows=150, n_features=4, n_groups=3)
+LARGE = DataShape(n_rows=50_000, n_features=20, n_groups=2)
 
 
 @pytest.mark.parametrize("shape", [SMALL, LARGE])
@@ -34,7 +35,9 @@ def test_what_is_given_stays(shape: DataShape):
         "lr": 0.3,
         "warmup_epochs": 2,
         "early_stopping": True,
+        "n_members": 3,
         "scaling": "none",
+        "dtype": "float64",
         "row_dtype": "same",
     }
     assert set(given) == set(LEFT_OPEN)
@@ -47,6 +50,21 @@ def test_folds_choose_the_length_for_few_rows_only():
     assert (at.early_stopping, beyond.early_stopping) == ("cross", False)
     too_few, rare = (settle(OFFERED, DataShape(n, 5, k)) for n, k in ((39, 2), (199, 20)))
     assert (too_few.early_stopping, rare.early_stopping) == (False, False)
+
+
+@pytest.mark.parametrize("shape", [SMALL, LARGE])
+def test_a_hold_out_that_is_asked_for_stops_early_and_is_the_only_one(shape: DataShape):
+    config = settle({**OFFERED, "validation_fraction": 0.2}, shape)
+    assert config.early_stopping is True
+    assert (config.held_out, config.n_members) == (0.2, 1)
+    assert settle({**OFFERED, "validation_fraction": 0}, shape).early_stopping is not True
+
+
+def test_folds_are_members_and_few_rows_are_exact():
+    crossed, plain = settle(OFFERED, SMALL), settle(OFFERED, LARGE)
+    assert (crossed.n_members, plain.n_members) == (5, 1)
+    at, beyond = (settle(OFFERED, DataShape(n, 5, 2)) for n in (100, 101))
+    assert (at.dtype, beyond.dtype) == ("float64", "float32")
 
 
 def test_tables_have_their_tails_squashed_and_images_one_scale():
@@ -87,6 +105,14 @@ def test_every_class_has_prototypes():
     assert config.n_prototypes >= 4 * 200
 
 
+def test_thousands_of_classes_need_prototypes_to_be_given():
+    assert settle(OFFERED, DataShape(50_000, 10, 1_000)).n_prototypes == 1_000
+    shape = DataShape(50_000, 10, 10_000)
+    with pytest.raises(ConfigError, match=r"10,000\. If the target is a number, use ProtoPINVReg"):
+        settle(OFFERED, shape)
+    assert settle({**OFFERED, "n_prototypes": 20}, shape).n_prototypes == 20
+
+
 def test_a_fitted_model_says_what_was_used_and_keeps_it_in_its_file(tmp_path):
     import protopinv
 
@@ -95,17 +121,20 @@ def test_a_fitted_model_says_what_was_used_and_keeps_it_in_its_file(tmp_path):
     model = ProtoPINVClassifier(max_epochs=20, random_state=0).fit(X, X[:, 0] > 0)
     used = model.config_
     assert (used.max_epochs, used.early_stopping) == (20, "cross")
-    assert used.n_prototypes == len(model.bank_.inputs)
+    assert used.n_prototypes == model.bank_.n_prototypes
+    assert used.n_members == model.bank_.n_members == 5
+    assert used.dtype == "float64"
     assert model.get_params()["n_prototypes"] == AUTO
     model.save(tmp_path / "m.safetensors")
     again = protopinv.load(tmp_path / "m.safetensors")
     assert again.config_ == used
-    assert again.get_params()["n_prototypes"] == used.n_prototypes
+    assert again.get_params() == model.get_params()
 
 
 def test_many_wide_rows_are_bfloat16_where_that_is_fast():
-    images = DataShape(n_rows=60_000, n_features=784, n_classes=10, fast_bfloat16=True)
+    images = DataShape(60_000, 784, n_groups=10, fast_bfloat16=True, on_gpu=True)
     assert settle(OFFERED, images).row_dtype == "bfloat16"
-    for other in ({"n_rows": 5_000}, {"n_features": 20}, {"fast_bfloat16": False}):
+    others = ({"n_rows": 5_000}, {"n_features": 20}, {"fast_bfloat16": False}, {"on_gpu": False})
+    for other in others:
         assert settle(OFFERED, replace(images, **other)).row_dtype == "same"
     assert settle({**OFFERED, "dtype": "float64"}, images).row_dtype == "same"

@@ -2,17 +2,18 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from protopinv.bank import Bank, start_bank
+from protopinv.bank import Bank, population, start_bank
 from protopinv.network import Architecture, designs_of, propagate, solve_weights
+from protopinv.objective import Classes
 from protopinv.solve import spread
 from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.data_pass import data_pass, evaluate
-from protopinv.train.losses import CrossEntropy
 from protopinv.train.rows import CPU_CHUNK_BYTES, Rows, chunk_rows
 
 
@@ -24,7 +25,8 @@ def rows(generator: torch.Generator) -> Rows:
 
 @pytest.fixture
 def bank(generator: torch.Generator) -> Bank:
-    return start_bank(
+    """A population of one."""
+    one = start_bank(
         torch.randn(8, 5, generator=generator, dtype=torch.float64),
         torch.randn(8, 3, generator=generator, dtype=torch.float64),
         hidden_sizes=(6, 4),
@@ -32,53 +34,71 @@ def bank(generator: torch.Generator) -> Bank:
         ridge=(1.0, 0.5, 0.2),
         learn_ridge=(False, True, True),
         generator=generator,
-    ).leaves()
+    )
+    return population([one])
+
+
+def objective(smoothing: float = 0.0) -> Classes:
+    return Classes(np.arange(3), smoothing)
 
 
 def step_of(bank: Bank, chunk: int = 100, **options: object) -> BankStep:
     config = TrainConfig(hidden_sizes=(6, 4), activation="tanh", **options)
     generator = torch.Generator().manual_seed(0)
-    return BankStep(bank, config, chunk=chunk, generator=generator)
+    return BankStep(bank, [config], objective(), chunk=chunk, generator=generator)
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 25, 49, 50, 1000])
 def test_chunked_gradients_equal_the_whole(rows: Rows, bank: Bank, chunk: int) -> None:
     weights = solve_weights(bank, Architecture("tanh")).weights
-    loss = CrossEntropy(0.1)
-    whole_loss, whole = data_pass(rows, weights, "tanh", loss, chunk=50)
-    chunked_loss, chunked = data_pass(rows, weights, "tanh", loss, chunk=chunk)
-    torch.testing.assert_close(chunked_loss, whole_loss)
-    for mine, theirs in zip(chunked, whole, strict=True):
+    whole = data_pass(rows, weights, "tanh", objective(0.1), chunk=50)
+    chunked = data_pass(rows, weights, "tanh", objective(0.1), chunk=chunk)
+    torch.testing.assert_close(chunked.loss, whole.loss)
+    for mine, theirs in zip(chunked.gradients, whole.gradients, strict=True):
         torch.testing.assert_close(mine, theirs)
 
 
 def test_evaluation_is_the_same_in_chunks(rows: Rows, bank: Bank) -> None:
     weights = solve_weights(bank, Architecture("tanh")).weights
-    whole = evaluate(rows, weights, "tanh", CrossEntropy(), chunk=50)
-    torch.testing.assert_close(evaluate(rows, weights, "tanh", CrossEntropy(), chunk=7), whole)
-    outputs = propagate(rows.X, weights, "tanh")
+    whole = evaluate(rows, weights, "tanh", objective(0.1), chunk=50)
+    torch.testing.assert_close(evaluate(rows, weights, "tanh", objective(0.1), chunk=7), whole)
+    outputs = propagate(rows.X, [W[0] for W in weights], "tanh")
     assert whole[0].item() == pytest.approx((outputs.argmax(1) == rows.y).double().mean().item())
-    torch.testing.assert_close(whole[1], cross_entropy(outputs, rows.y))
+    torch.testing.assert_close(whole[1][0], cross_entropy(outputs, rows.y))
 
 
 @pytest.mark.parametrize("chunk", [7, 100])
-def test_a_step_leaves_the_gradient_of_the_whole_objective(
+def test_a_step_takes_the_gradient_of_the_whole_objective(
     rows: Rows, bank: Bank, chunk: int
 ) -> None:
-    solution = solve_weights(bank, Architecture("tanh"))
+    leaves = bank.member(0).leaves()
+    solution = solve_weights(leaves, Architecture("tanh"))
     outputs = propagate(rows.X, solution.weights, "tanh")
-    designs = designs_of(bank, Architecture("tanh"))
-    objective = (
+    designs = designs_of(leaves, Architecture("tanh"))
+    loss = (
         cross_entropy(outputs, rows.y, label_smoothing=0.1)
         + 0.01 * sum((W**2).sum() for W in solution.weights)
-        + 0.02 * sum(spread(A, ridge)[0] for A, ridge in zip(designs, bank.ridge, strict=True))
+        + 0.02 * sum(spread(A, ridge)[0] for A, ridge in zip(designs, leaves.ridge, strict=True))
     )
-    expected = torch.autograd.grad(objective, bank.trained)
+    expected = torch.autograd.grad(loss, leaves.trained)
     step = step_of(bank, chunk, weight_penalty=0.01, condition_penalty=0.02, label_smoothing=0.1)
+    given = taken_gradients(step)
     report = step(rows, factor=0.0)
-    torch.testing.assert_close(report.loss, objective.detach())
-    for tensor, gradient in zip(bank.trained, expected, strict=True):
-        torch.testing.assert_close(tensor.grad, gradient)
+    torch.testing.assert_close(report.loss[0], loss.detach())
+    for mine, gradient in zip(given[0], expected, strict=True):
+        torch.testing.assert_close(mine[0], gradient)
+
+
+def taken_gradients(step: BankStep) -> list[list[torch.Tensor]]:
+    """What the optimizer is given, a list for every step from now on."""
+    given, update = [], step.optimizer.step
+
+    def watched(gradients, skip) -> None:
+        given.append(gradients)
+        update(gradients, skip)
+
+    step.optimizer.step = watched
+    return given
 
 
 def test_a_step_lowers_the_loss(rows: Rows, bank: Bank) -> None:
@@ -97,10 +117,8 @@ def test_decay_and_rate_are_separate_for_each_block(rows: Rows, bank: Bank) -> N
 
     step = step_of(bank, lr=0.1, hidden_decay=0.5)
     before = bank.snapshot()
-    for tensor in bank.trained:
-        tensor.grad = torch.zeros_like(tensor)
     step.optimizer.set_rate(1.0)
-    step.optimizer.step(skip=torch.tensor(False))
+    step.optimizer.step([torch.zeros_like(tensor) for tensor in bank.trained], None)
     torch.testing.assert_close(bank.hidden[0], before.hidden[0] * (1 - 0.1 * 0.5))
     assert torch.equal(bank.inputs, before.inputs)
 
@@ -110,8 +128,8 @@ def test_a_fixed_ridge_never_moves(rows: Rows, bank: Bank) -> None:
     step = step_of(bank)
     for _ in range(5):
         step(rows, factor=1.0)
-    assert bank.ridge[0] == before[0]
-    assert (bank.ridge[1:] != before[1:]).all()
+    assert bank.ridge[0, 0] == before[0, 0]
+    assert (bank.ridge[0, 1:] != before[0, 1:]).all()
 
 
 @pytest.mark.parametrize("options", [{"input_noise": 0.5}, {"hidden_dropout": 0.3}])
@@ -125,8 +143,10 @@ def test_noise_and_dropout_change_a_step_and_follow_the_seed(
 
 
 def test_dropout_keeps_the_mean_of_the_hidden_targets(bank: Bank) -> None:
-    wide = replace(bank, hidden=(torch.ones(8, 5000, dtype=torch.float64),)).leaves()
-    dropped = step_of(wide, hidden_dropout=0.25)._dropped_out().hidden[0].detach()
+    hidden = (torch.ones(1, 8, 5000, dtype=torch.float64),)
+    wide = replace(bank, hidden=hidden)
+    (kept,) = step_of(wide, hidden_dropout=0.25)._dropout()
+    dropped = hidden[0] * kept
     assert (dropped == 0).double().mean() == pytest.approx(0.25, abs=0.01)
     assert dropped.mean() == pytest.approx(1, abs=0.02)
 
@@ -138,11 +158,11 @@ def test_a_step_that_is_not_finite_changes_nothing(rows: Rows, bank: Bank, poiso
     if poison == "rows":
         rows.X[3, 2] = torch.inf
     else:
-        with torch.no_grad():
-            bank.inputs[0, 0] = torch.inf
+        bank.inputs[0, 0, 0] = torch.inf
     before = bank.snapshot()
-    step(rows, factor=1.0)
-    assert step.failures.tolist() == [int(poison == "bank"), int(poison == "rows")]
+    report = step(rows, factor=1.0)
+    assert step.failures.tolist() == [[int(poison == "bank"), int(poison == "rows")]]
+    assert report.loss.isnan().all()
     assert all(map(torch.equal, bank.trained, before.trained))
 
 
@@ -165,13 +185,12 @@ def test_chunks_fit_the_cache_budget() -> None:
 def test_looking_at_validation_changes_no_step(
     rows: Rows, bank: Bank, options: dict[str, float]
 ) -> None:
-    looked, alone = (step_of(copy, **options) for copy in (bank.leaves(), bank.leaves()))
+    looked, alone = (step_of(copy, **options) for copy in (bank.snapshot(), bank.snapshot()))
     for turn in range(4):
         scores = [looked.evaluate(rows) for _ in range(turn)]
         assert all(score == scores[0] for score in scores)
         if turn == 3:  # someone moves the bank between a look and a step
             for step in (looked, alone):
-                with torch.no_grad():
-                    step.state.inputs.add_(0.1)
+                step.go_back([tensor + 0.1 for tensor in step.trained])
         assert looked(rows, 1.0).loss == alone(rows, 1.0).loss
     assert all(map(torch.equal, looked.trained, alone.trained))

@@ -57,9 +57,7 @@ class Bank:
 
     def member(self, number: int) -> "Bank":
         """One bank of a population, without the leading axis."""
-        return replace(
-            self._map(lambda tensor: tensor[number]), learnable_ridge=self.learnable_ridge[number]
-        )
+        return self._map(lambda tensor: tensor[number], self.learnable_ridge[number])
 
     def members(self, chosen: Sequence[int]) -> "Bank":
         """Some banks of a population, as a population."""
@@ -78,12 +76,15 @@ class Bank:
         moved = self._map(lambda tensor: tensor.detach().to(device, dtype))
         return replace(moved, learnable_ridge=self.learnable_ridge.to(device))
 
-    def with_trained(self, tensors: Sequence[Tensor]) -> "Bank":
-        """A bank of these tensors, in the order of ``trained``."""
+    def with_trained(
+        self, tensors: Sequence[Tensor], learnable: Bool[Tensor, "*_ layers"] | None = None
+    ) -> "Bank":
+        """A bank of these tensors, in the order of ``trained``; ridges are learnable as here."""
         inputs, *rest = tensors
         scale = None if self.scale is None else rest.pop()
         *hidden, outputs, raw_ridge = rest
-        return Bank(inputs, tuple(hidden), outputs, raw_ridge, self.learnable_ridge, scale)
+        learnable = self.learnable_ridge if learnable is None else learnable
+        return Bank(inputs, tuple(hidden), outputs, raw_ridge, learnable, scale)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file."""
@@ -106,13 +107,17 @@ class Bank:
         ridge = tensors["raw_ridge"], tensors["learnable_ridge"]
         return cls(tensors["inputs"], hidden, tensors["outputs"], *ridge, tensors.get("scale"))
 
-    def _map(self, change: Callable[[Tensor], Tensor]) -> "Bank":
+    def _map(
+        self,
+        change: Callable[[Tensor], Tensor],
+        learnable: Bool[Tensor, "*_ layers"] | None = None,
+    ) -> "Bank":
         """A bank of ``change(tensor)`` for every trained tensor."""
-        return self.with_trained([change(tensor) for tensor in self.trained])
+        return self.with_trained([change(tensor) for tensor in self.trained], learnable)
 
 
 def population(banks: Sequence[Bank]) -> Bank:
     """Banks of one shape as the members of a population."""
     together = (torch.stack(tensors) for tensors in zip(*(b.trained for b in banks), strict=True))
     learnable = torch.stack([bank.learnable_ridge for bank in banks])
-    return replace(banks[0].with_trained(list(together)), learnable_ridge=learnable)
+    return banks[0].with_trained(list(together), learnable)

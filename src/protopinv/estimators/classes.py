@@ -140,5 +140,6 @@ def _balanced(y: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np
 
 
 def few(values: list[Any]) -> str:
+    """The first few, as text."""
     text = ", ".join(map(repr, values[:6]))
     return text + (", ..." if len(values) > 6 else "")

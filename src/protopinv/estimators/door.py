@@ -60,7 +60,8 @@ class NetworkEstimator(BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """A prediction for each row."""
-        return self.objective_.decode(self._outputs(X).numpy())
+        outputs = self._outputs(X).numpy()
+        return self.objective_.decode(outputs)
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Checked:
         """What was given, as arrays; a model that is fitted stays as it is until all is well.
@@ -69,7 +70,7 @@ class NetworkEstimator(BaseEstimator):
         """
         scratch = copy.copy(self)
         with data_errors():
-            several = np.ndim(y) == 2 and np.shape(y)[1] > 1
+            several = _columns(y) > 1
             X, y = validate_data(
                 scratch,
                 X,
@@ -185,6 +186,12 @@ def with_weight(checked: Checked, weight: NDArray[np.float64] | None) -> Checked
         return replace(checked, weight=weight)
     present = weight > 0
     return replace(checked, X=checked.X[present], y=checked.y[present], weight=weight[present])
+
+
+def _columns(y: Any) -> int:
+    """Of a matrix; 1 for anything else. NumPy's own functions may not be asked of all that comes."""
+    shape = np.asarray(y).shape
+    return shape[1] if len(shape) == 2 else 1
 
 
 def _as_tensor(X: NDArray[Any]) -> torch.Tensor:

@@ -114,12 +114,18 @@ class ProtoPINV(BankParameters, BankEstimator):
                 f"A warm start needs the targets of the last fit: {self.objective_.n_outputs} "
                 f"outputs. y asks for {source.objective.n_outputs}. Set warm_start=False."
             )
-        sizes = config.widths if not is_auto(self.hidden_sizes) else None
-        if sizes is not None and sizes != tuple(H.shape[-1] for H in self.bank_.hidden):
-            raise ConfigError(
-                "A warm start keeps the hidden sizes of the last fit. Got "
-                f"hidden_sizes={self.hidden_sizes!r}. Set warm_start=False."
-            )
+        asked = {
+            "n_prototypes": config.n_prototypes,
+            "hidden_sizes": config.widths,
+            "n_members": config.n_members,
+            "learn_scale": config.learn_scale,
+        }
+        for name, there in _shape_of(self.bank_).items():
+            if not is_auto(getattr(self, name)) and asked[name] != there:
+                raise ConfigError(
+                    f"A warm start keeps the shape of the last fit, {name}={there!r}. Got "
+                    f"{asked[name]!r}. Set warm_start=False."
+                )
         return Start(self.bank_, self.front_, self.features_)
 
     @property
@@ -156,15 +162,20 @@ class ProtoPINV(BankParameters, BankEstimator):
         return check(self._given())
 
 
-def _going_on(given: dict[str, Any], bank: Bank) -> dict[str, Any]:
-    """What a warm start settles: the shape of the banks there are, and no folds."""
-    shape = {
+def _shape_of(bank: Bank) -> dict[str, Any]:
+    """The parameters that a bank has been made by."""
+    return {
         "n_prototypes": bank.n_prototypes,
         "hidden_sizes": tuple(H.shape[-1] for H in bank.hidden),
         "n_members": bank.n_members,
-        "early_stopping": False,
+        "learn_scale": bank.scale is not None,
     }
-    return {**given, **{name: v for name, v in shape.items() if is_auto(given[name])}}
+
+
+def _going_on(given: dict[str, Any], bank: Bank) -> dict[str, Any]:
+    """What a warm start settles: the shape of the banks there are, and no folds."""
+    held_out = given["early_stopping"] is True
+    return {**given, **_shape_of(bank), "early_stopping": held_out}
 
 
 def with_fast_rows(config: TrainConfig, source: Source, device: torch.device) -> TrainConfig:

@@ -1,5 +1,6 @@
 """ProtoPINVRegressor: numbers from a closed-form prototype network."""
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -67,6 +68,10 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
         config, checked = self._prepared(X, y, sample_weight)
         numbers = _numbers(checked.y)
         objective = Numbers.of(numbers, checked.weight, config.loss)
+        known = getattr(self, "objective_", None)
+        if self.warm_start and known is not None and known.n_outputs == objective.n_outputs:
+            # the banks there are speak in the units of the last fit
+            objective = replace(known, loss=config.loss, is_column=objective.is_column)
         if not np.isfinite(objective.encode(numbers)).all():
             raise DataError(
                 "Targets must be small enough to be squared, at most about 1e150. y holds larger "

@@ -56,7 +56,8 @@ def fit_wide_feature_map(
         n_components=n_components,
     )
     basis = span if small.basis is None else span @ small.basis
-    return FeatureMap(moments.x_mean, scale * small.scale[0], basis)
+    # the span has no signs of its own either
+    return FeatureMap(moments.x_mean, scale * small.scale[0], with_signs(basis))
 
 
 def _inverse_deviation(moments: Moments) -> Float[Tensor, " d"]:

@@ -76,7 +76,7 @@ def fit_squash(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = Non
     sd = (share @ (X - mean).square()).sqrt()
     heavy = share @ ((X - mean) / sd).pow(4) > HEAVY_TAIL
     two_values = ((X.amin(0) == X) | (X.amax(0) == X)).all(0)
-    chosen = heavy & ~two_values & beyond_rounding(sd, mean, len(X))
+    chosen = heavy & ~two_values & beyond_rounding(sd, mean, float(len(X)))
     if not bool(chosen.any()):
         return None
     low, centre, high = weighted_quantiles(X, share, (0.25, 0.5, 0.75))

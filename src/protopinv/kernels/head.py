@@ -70,9 +70,9 @@ def last_layer(
     """Z (n, m h), what the activation is given, is replaced by the gradient of the loss in it.
 
     The units of all m members lie side by side in Z. W (m, 1 + h, k) has the bias first. The loss
-    is ``scale`` times its sum over rows, each by its ``weight``: one row of weights for all members,
-    or one each. Smoothing may be one number a member. Products are made in the number type of Z,
-    sums in float32, always in the same order.
+    is ``scale`` times its sum over rows, each by its ``weight``, which is one row of weights for
+    all members or one each. Smoothing may be one number a member. Products are made in the number
+    type of Z, sums in float32, always in the same order.
     """
     n, (m, h, k) = len(Z), (W.shape[0], W.shape[1] - 1, W.shape[2])
     wide = max(16, triton.next_power_of_2(k + 1))

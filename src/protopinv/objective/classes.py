@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +12,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from protopinv.objective.objective import Judged, Knob, Objective, Outputs
+
+# Targets of up to so many numbers are written out.
+DENSE_NUMBERS = 2**18
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Classes(Objective):
         """The labels and their type."""
         return {"classes": self.labels.tolist(), "classes_dtype": self.labels.dtype.str}
 
-    def under(self, knobs: Mapping[str, Any]) -> Self:
+    def under(self, knobs: Mapping[str, Any]) -> "Classes":
         """With label smoothing."""
         return replace(self, label_smoothing=knobs["label_smoothing"])
 
@@ -72,20 +75,30 @@ class Classes(Objective):
         """One column a class."""
         return one_hot(targets, self.n_outputs).double()
 
+    def dense(
+        self, targets: Shaped[Tensor, "n *target"], dtype: torch.dtype
+    ) -> Shaped[Tensor, "n *same"]:
+        """Shares of the classes, while these are few numbers on a CPU: nothing is looked up."""
+        few = len(targets) * self.n_outputs <= DENSE_NUMBERS
+        if targets.ndim > 1 or targets.is_cuda or not few:
+            return targets
+        return one_hot(targets, self.n_outputs).to(dtype)
+
     def judge(self, outputs: Outputs, targets: Shaped[Tensor, "n *target"]) -> Judged:
         """-log p(class); the gradient is probabilities less what they should be."""
         m, k, n = outputs.shape
         logs = torch.log_softmax(outputs, dim=1)
         gradient = logs.exp()
-        smoothing, smooths = _by_member(self.label_smoothing, outputs)
+        smoothing = _by_member(self.label_smoothing, outputs)
         if targets.ndim == 1:
             chosen = targets.expand(m, 1, n)
             plain = logs.gather(1, chosen)[:, 0].neg_()
-            gradient.scatter_add_(1, chosen, (smoothing - 1).expand(m, 1, n))
+            share = gradient.new_full((1, 1, 1), -1) if smoothing is None else smoothing - 1
+            gradient.scatter_add_(1, chosen, share.expand(m, 1, n))
         else:
             plain = (logs * targets.T).sum(1).neg_()
-            gradient.sub_(targets.T * (1 - smoothing))
-        if not smooths:
+            gradient.sub_(targets.T if smoothing is None else targets.T * (1 - smoothing))
+        if smoothing is None:
             return Judged(plain, gradient, plain)
         gradient.sub_(smoothing / k)
         spread = logs.mean(1)
@@ -95,7 +108,7 @@ class Classes(Objective):
     def scores(
         self, outputs: Outputs, targets: Shaped[Tensor, "n *target"]
     ) -> Float[Tensor, "m n"]:
-        """1 for a right answer: no other output is larger. ``argmax`` would take 30 times as long."""
+        """1 for a right answer: no output is larger. ``argmax`` would take 30 times as long."""
         m, _, n = outputs.shape
         right = outputs.gather(1, self.groups(targets).expand(m, 1, n))[:, 0]
         return (right >= outputs.amax(1)).to(outputs.dtype)
@@ -104,7 +117,7 @@ class Classes(Objective):
         self, targets: Shaped[Tensor, "n *target"], weight: Float[Tensor, " n"]
     ) -> Float[Tensor, " k"]:
         """The logarithm of the share of each class."""
-        shares = weight.new_zeros(self.n_outputs).index_add_(0, targets, weight)
+        shares = weight.new_zeros(self.n_outputs).index_add_(0, self.groups(targets), weight)
         return shares.clamp_min(torch.finfo(weight.dtype).tiny).log()
 
     def mixed(
@@ -114,12 +127,14 @@ class Classes(Objective):
         share: Float[Tensor, "n 1"],
     ) -> Float[Tensor, "n k"]:
         """Shares of both classes."""
+        if targets.ndim > 1:
+            return targets.lerp(others, share.to(targets))
         eye = torch.eye(self.n_outputs, dtype=share.dtype, device=share.device)
         return eye[targets].lerp(eye[others], share)
 
 
-def _by_member(knob: Knob, like: Outputs) -> tuple[Float[Tensor, "_ 1 1"], bool]:
-    """A knob that outputs can be multiplied with, and whether it is anything but zero."""
+def _by_member(knob: Knob, like: Outputs) -> Float[Tensor, "_ 1 1"] | None:
+    """A knob that outputs can be multiplied with; None for zero."""
     if isinstance(knob, Tensor):
-        return knob.to(like)[:, None, None], True
-    return like.new_full((1, 1, 1), knob), knob != 0
+        return knob.to(like)[:, None, None]
+    return None if knob == 0 else like.new_full((1, 1, 1), knob)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,7 +40,7 @@ class Labels(Objective):
         """The number of labels."""
         return {"n_labels": self.n_labels}
 
-    def under(self, knobs: Mapping[str, Any]) -> Self:
+    def under(self, knobs: Mapping[str, Any]) -> "Labels":
         """With label smoothing."""
         return replace(self, label_smoothing=knobs["label_smoothing"])
 

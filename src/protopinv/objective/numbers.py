@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,7 +85,7 @@ class Numbers(Objective):
             "loss": self.loss,
         }
 
-    def under(self, knobs: Mapping[str, Any]) -> Self:
+    def under(self, knobs: Mapping[str, Any]) -> "Numbers":
         """With the loss that is asked for."""
         return replace(self, loss=knobs["loss"])
 
@@ -115,7 +116,7 @@ class Numbers(Objective):
         self, outputs: Outputs, targets: Shaped[Tensor, "n *target"]
     ) -> Float[Tensor, "m n"]:
         """1 - e^2 / variance, the mean over targets: R2 with the variance of the training rows."""
-        variance = torch.tensor(self.variance, dtype=outputs.dtype, device=outputs.device)
+        variance = _placed(self.variance, outputs.dtype, outputs.device)
         error = outputs - targets.T.to(outputs.dtype)
         return 1 - (error.square() / variance[:, None]).mean(1)
 
@@ -129,6 +130,12 @@ class Numbers(Objective):
 
     def fold(self, W: Float[Tensor, "_ k"]) -> Float[Tensor, "_ k"]:
         """W spread, and the centre in the bias."""
-        scaled = W * torch.tensor(self.spread, dtype=W.dtype, device=W.device)
-        scaled[0] += torch.tensor(self.centre, dtype=W.dtype, device=W.device)
+        scaled = W * _placed(self.spread, W.dtype, W.device)
+        scaled[0] += _placed(self.centre, W.dtype, W.device)
         return scaled
+
+
+@lru_cache(maxsize=64)
+def _placed(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The numbers where they are needed; a graph that is captured there may not ask the host."""
+    return torch.tensor(numbers, dtype=dtype, device=device)

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -66,7 +66,7 @@ class Objective(ABC):
         """What a file must hold to make this objective again, as plain JSON values."""
         return {}
 
-    def under(self, knobs: Mapping[str, Any]) -> Self:
+    def under(self, knobs: Mapping[str, Any]) -> "Objective":  # noqa: ARG002
         """The same with what it takes of the hyperparameters, each one value or one a member."""
         return self
 
@@ -79,6 +79,14 @@ class Objective(ABC):
     @abstractmethod
     def for_projection(self, targets: Shaped[Tensor, "n *target"]) -> Float[Tensor, "n q"]:
         """What PLS correlates features with, in float64."""
+
+    def dense(
+        self,
+        targets: Shaped[Tensor, "n *target"],
+        dtype: torch.dtype,  # noqa: ARG002
+    ) -> Shaped[Tensor, "n *same"]:
+        """Targets in the form that is fastest to judge by."""
+        return targets
 
     @abstractmethod
     def judge(self, outputs: Outputs, targets: Shaped[Tensor, "n *target"]) -> Judged:

@@ -68,7 +68,8 @@ class Dual(Form):
             (dT, M), dA, A = backs[layer], directs[layer], self.designs[layer]
             if M is None:
                 rest = gradients[layer] - times(A.mT, dT)
-                return times(self.duals[layer], rest.mT).sub_(times(dT, self.solved[layer].mT))
+                left = torch.cat([self.duals[layer], dT], dim=-1)
+                return left @ torch.cat([rest, -self.solved[layer]], dim=-1).mT
             both = M + M.mT
             added: Tensor = (
                 dA.addmm_(both, A, alpha=-1) if A.ndim == 2 else dA.baddbmm_(both, A, alpha=-1)

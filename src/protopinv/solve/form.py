@@ -10,7 +10,7 @@ Pulled = tuple[Tensor, Tensor, Tensor | None]
 
 
 class Form(ABC):
-    """Made from the designs and ridges of some layers, and from how many columns will be solved for.
+    """Made from the designs and ridges of some layers, and the numbers of columns to solve for.
 
     Leading axes are members of a population.
 

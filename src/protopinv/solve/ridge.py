@@ -105,8 +105,8 @@ def _chosen(
     ridges: Float[Tensor, "*members layers"], layers: Sequence[int]
 ) -> Float[Tensor, "*members _"]:
     """The ridges of some layers; indexing with a list would make a GPU wait for the host."""
-    if len(layers) == ridges.shape[-1]:
-        return ridges
+    if layers[-1] - layers[0] + 1 == len(layers):
+        return ridges[..., layers[0] : layers[-1] + 1]
     return torch.stack([ridges[..., i] for i in layers], dim=-1)
 
 

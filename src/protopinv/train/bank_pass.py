@@ -123,9 +123,8 @@ class BankPass:
             A = self._designs[layer + 1][..., 1:]
             self._act.backward(G, A if self._act.from_output else H)
             d_targets[layer] += G
-        if self._kept:
-            for dH, keep in zip(d_targets, self._kept, strict=False):
-                dH *= keep
+        for dH, keep in zip(d_targets, self._kept, strict=False):
+            dH.mul_(keep)
         d_ridge = None
         if with_ridge:
             by_layer = torch.stack([d for _, _, d in pulled if d is not None], dim=-1)

@@ -25,6 +25,8 @@ from protopinv.train.rows import Rows
 
 # More than these do not fit the kernel for the last layer.
 MOST_CLASSES = 127
+# In float32 the kernel is the faster way up to so many hidden units of all rows.
+MOST_EXACT_UNITS = 2**24
 
 
 @dataclass
@@ -176,26 +178,31 @@ class _Chunk:
         from protopinv.kernels.head import last_layer
 
         top, Z = len(self._layers) - 1, self._before[-1]
+        dW, dz = self._gradients[top], self._gradients[top - 1][:, 0]
         last = last_layer(
             Z,
-            self._layers[-1].like,
+            self._layers[-1].like.view(dW.shape),
             self._rows.y,
             self._rows.weight,
             self._activation,
             smoothing=objective.label_smoothing,
             scale=scale,
         )
-        dW, dz = self._gradients[top], self._gradients[top - 1][:, 0]
         finish = partial(last.finish, dW, dz, add=self._add)
         loss, _ = side_by_side([finish, partial(self._backward, top - 1, Z)], Z.device)
         return [loss]
 
+    def _is_small(self) -> bool:
+        """Few enough units in float32."""
+        units = len(self._rows) * self._layers[-2].width if len(self._layers) > 1 else 0
+        return self._rows.X.dtype == torch.float32 and units <= MOST_EXACT_UNITS
+
     def _suits_kernel(self, objective: Objective) -> bool:
-        """Rows in bfloat16 on a GPU, with labels of not too many classes, and a hidden layer."""
+        """Rows on a GPU, with labels of not too many classes, and a hidden layer."""
         rows, gradients = self._rows, self._gradients
         return (
             objective.kernel == "softmax"
-            and rows.X.dtype == torch.bfloat16
+            and (rows.X.dtype == torch.bfloat16 or self._is_small())
             and rows.y.ndim == 1
             and rows.held is None
             and usable(rows.X)

@@ -28,7 +28,7 @@ class EpochReport:
 
     ``state`` is what is being trained, a Bank here; the next step changes it in place. ``n_epochs``
     are to be run at most. Where folds are judged by the pass that trains them, what is known of
-    held-out rows is that of the epoch before.
+    held-out rows is that of the epoch before, and zero for members that hold none.
     """
 
     epoch: int
@@ -41,6 +41,8 @@ class EpochReport:
 
 # One that returns True ends the training there.
 Observer = Callable[[EpochReport], bool | None]
+# Rows to score and loss of every member.
+Evaluate = Callable[[Rows], tuple[Tensor, Tensor]]
 
 
 def train(
@@ -94,12 +96,9 @@ class _Run:
         self.step = step
         self.n_epochs = n_epochs
         self.validation = validation
-        self.choice = choice
-        # Where the pass that trains shows nothing of held-out rows, they are looked at apart.
-        self._free = choice is not None and step.judges_for_free
-        self._held_rows = _only_held(rows)
-        self._folds = _shares_of_folds(rows)
-        self.rows = rows if self._free else replace(rows, held=None)
+        self.folds = None if choice is None else _Folds(choice, rows, step)
+        # Where the pass that trains shows nothing of held-out rows, it need not look at them.
+        self.rows = rows if self.folds and self.folds.free else replace(rows, held=None)
         self.taken = CapturedStep(step, self.rows) if rows.X.is_cuda and switched_on() else step
         self.best = Best(step.trained)
         self.guard = Guard(step, self.best)
@@ -113,43 +112,30 @@ class _Run:
         validation it is the state at the start of the epoch that is judged.
         """
         before = copied(self.step.kept) if self._judges() else ()
-        if self._free and epoch > 0:
-            self.choice.remember(self.step.kept)  # type: ignore[union-attr]
+        if self.folds:
+            self.folds.before(epoch, self.step)
         report, factor = self._pass_over_rows(epoch)
         self.recorder.add(loss=report.loss, **self.step.numbers())
         self._rates.append([peak * factor for peak in self.step.optimizer.peak])
-        seen: tuple[Tensor | None, Tensor | None] = (None, None)
         if before:
             self.best.offer(before, -report.loss, report.loss, epoch)
+        seen: tuple[Tensor, Tensor] | None = None
         if self.validation is not None:
             seen = self.taken.evaluate(self.validation)
-            self.recorder.add(validation_score=seen[0], validation_loss=seen[1])
             self.best.offer(self.step.kept, *seen, epoch)
-        elif self._free and epoch > 0:
-            seen = self._choose(report.held_score, report.held_loss)
-        elif self.choice is not None and not self._free:
-            seen = self._look()
-        return EpochReport(epoch, self.n_epochs, report.loss, *seen, self.step.state)
+        elif self.folds:
+            seen = self.folds.after(epoch, self.step, report, self.taken.evaluate)
+        if seen is not None:
+            self.recorder.add(validation_score=seen[0], validation_loss=seen[1])
+        score, loss = (None, None) if seen is None else seen
+        return EpochReport(epoch, self.n_epochs, report.loss, score, loss, self.step.state)
 
     def finish(self) -> None:
         """Judge the last state by held-out rows, if that has not been done."""
-        if self.choice is None:
-            return
-        if self._free and self._rates:
-            self._look()
-        self.choice.finish()
-
-    def _look(self) -> tuple[Tensor, Tensor]:
-        """Judge the state as it stands by the rows that members hold out."""
-        self.choice.remember(self.step.kept)  # type: ignore[union-attr]
-        return self._choose(*self.taken.evaluate(self._held_rows))  # type: ignore[arg-type]
-
-    def _choose(self, score: Any, loss: Any) -> tuple[Tensor, Tensor]:
-        """Tell the choice, and record the mean over folds for all members."""
-        self.choice.judge(loss)  # type: ignore[union-attr]
-        means = [(number @ self._folds).expand(len(loss)) for number in (score, loss)]
-        self.recorder.add(validation_score=means[0], validation_loss=means[1])
-        return means[0], means[1]
+        if self.folds and self._rates:
+            seen = self.folds.finish(self.step, self.taken.evaluate)
+            if seen is not None:
+                self.recorder.add(validation_score=seen[0], validation_loss=seen[1])
 
     def _judges(self) -> bool:
         """Whether the state at the start of the epoch is compared with the best so far."""
@@ -160,8 +146,8 @@ class _Run:
 
     def stalled(self, epoch: int) -> bool:
         """Whether the best epoch is long past; on a GPU asked only when the guard reads anyway."""
-        if self.choice is not None:
-            return self.choice.stalled()
+        if self.folds:
+            return self.folds.choice.stalled()
         config = self.step.config
         if config.early_stopping is not True:
             return False
@@ -174,9 +160,9 @@ class _Run:
         """Put back the state that training was for, and say of which epoch it is, by member."""
         step = self.step
         last = len(self._rates) - 1 if self._rates else None
-        if self.choice is not None and self.choice.length_on_host() > 0:
-            step.go_back(self.choice.tensors)
-            return [self.choice.length_on_host() - 1] * step.n_members
+        if self.folds and (length := self.folds.choice.length_on_host()) > 0:
+            step.go_back(self.folds.choice.tensors)
+            return [length - 1] * step.n_members
         if step.config.early_stopping is True or interrupted:
             step.go_back(self.best.tensors)
             return self.best.epochs_on_host()
@@ -188,8 +174,11 @@ class _Run:
     ) -> tuple[History, ...]:
         """All that was recorded, as plain numbers, one history a member."""
         columns = {**self.recorder.columns(), "lr": self._rates}
+        if self.folds:
+            for name in ("validation_score", "validation_loss"):
+                columns[name] = self.folds.means(columns.get(name, []))
         n = min(len(columns.get("loss", [])), len(self._rates))
-        best = self.best.epochs_on_host() if self.choice is None else kept
+        best = kept if self.folds else self.best.epochs_on_host()
         of: Any = [
             {name: [row[member] for row in rows[:n]] for name, rows in columns.items()}
             for member in range(self.step.n_members)
@@ -232,15 +221,54 @@ class _Run:
         return replace(reports[-1], loss=loss), factor
 
 
-def _only_held(rows: Rows) -> Rows:
-    """The rows, each counted as the members that hold it out count it."""
-    held = rows.held
-    return Rows(rows.X, rows.y, None if held is None else held * len(rows))
+class _Folds:
+    """Members that hold rows out, and the epoch that is chosen by what they say of these.
 
+    ``free`` says that the pass which trains shows the state as it is before the update: then what
+    is known after an epoch is what the one before it has led to.
+    """
 
-def _shares_of_folds(rows: Rows) -> Tensor:
-    """What each member counts in a mean over those that hold rows out."""
-    if rows.held is None:
-        return rows.X.new_zeros(0)
-    holds = (rows.held.sum(1) > 0).to(rows.held)
-    return holds / holds.sum()
+    def __init__(self, choice: EpochChoice, rows: Rows, step: Step[Any]) -> None:
+        self.choice = choice
+        self.free = step.judges_for_free
+        held = rows.X.new_zeros(1, len(rows)) if rows.held is None else rows.held
+        self._holds = (held.sum(1) > 0).tolist()
+        # each row counts as the members that hold it out count it
+        self._rows = Rows(rows.X, rows.y, held * len(rows))
+
+    def before(self, epoch: int, step: Step[Any]) -> None:
+        """Remember the state that the next pass will judge."""
+        if self.free and epoch > 0:
+            self.choice.remember(step.kept)
+
+    def after(
+        self, epoch: int, step: Step[Any], report: StepReport, evaluate: Evaluate
+    ) -> tuple[Tensor, Tensor] | None:
+        """Score and loss on the rows that members hold out, where they are known by now."""
+        if not self.free:
+            return self._look(step, evaluate)
+        if epoch == 0 or report.held_score is None or report.held_loss is None:
+            return None
+        self.choice.judge(report.held_loss)
+        return report.held_score, report.held_loss
+
+    def finish(self, step: Step[Any], evaluate: Evaluate) -> tuple[Tensor, Tensor] | None:
+        """Judge the last state, if no pass has, and decide."""
+        seen = self._look(step, evaluate) if self.free else None
+        self.choice.finish()
+        return seen
+
+    def means(self, rows: Sequence[Sequence[float]]) -> list[list[float]]:
+        """What the members that hold rows out say on average, for every member, by epoch."""
+        found = []
+        for row in rows:
+            said = [number for number, holds in zip(row, self._holds, strict=True) if holds]
+            found.append([sum(said) / len(said)] * len(row))
+        return found
+
+    def _look(self, step: Step[Any], evaluate: Evaluate) -> tuple[Tensor, Tensor]:
+        """Judge the state as it stands."""
+        self.choice.remember(step.kept)
+        score, loss = evaluate(self._rows)
+        self.choice.judge(loss)
+        return score, loss

@@ -1,7 +1,7 @@
 """From rows to a model: prepare, train, fold."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,7 @@ def train_model(
         bank = first_banks(rows, objective, configs, seeds)
     else:
         bank = start.bank.to(device, getattr(torch, config.dtype)).snapshot()
+    rows = replace(rows, y=objective.dense(rows.y, bank.inputs.dtype))
     step = BankStep(bank, configs, objective, generator=noise_generator(seed, device))
     choice = None
     if rows.held is not None:
@@ -180,5 +181,6 @@ def fold(bank: Bank, features: FeatureMap, objective: Objective, config: TrainCo
     for member in range(bank.n_members):
         first, *inner, last = (W[member] for W in solution.weights)
         folded = (features.back_project(first), *inner, objective.fold(last))
-        networks.append(Network(folded, config.activation))
+        # laid out as a file gives them back: products of other layouts round otherwise
+        networks.append(Network(tuple(W.contiguous() for W in folded), config.activation))
     return mean_network(networks)

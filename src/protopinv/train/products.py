@@ -2,12 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from protopinv.kernels import switched_on
+from protopinv.kernels.streams import side_by_side
 
 # With so few columns, classes mostly, a product on a CPU is up to three times faster turned around.
 NARROW = 16
@@ -17,6 +19,12 @@ LEAST_NARROW_WORK = 2**18
 # Two thin products must save at least this share of the work of one: they write more.
 SAVED = 0.2
 
+
+# Entries on a side of a tile of a product on a GPU, how many blocks of threads fill one, and rows
+# from which on a block has enough to do.
+TILE = 64
+BLOCKS = 1056
+LEAST_ROWS = 256
 
 # Memory to write to, made when it is asked for.
 Room = Callable[[], Tensor]
@@ -237,6 +245,8 @@ class BatchedLayer(Layer):
         A, B = self._members_of(X).mT, by_member(G, len(self.W))
         if self.W.shape[2] <= NARROW and not A.is_cuda:
             _put(total, torch.bmm(B.mT, A.mT).mT, add=add)
+        elif A.is_cuda and A.dtype == total.dtype:
+            _put(total, long_product(A, B), add=add)
         elif A.dtype == total.dtype:
             total.baddbmm_(A, B, beta=int(add))
         elif A.is_cuda:
@@ -246,6 +256,30 @@ class BatchedLayer(Layer):
 
     def _members_of(self, X: Tensor) -> Float[Tensor, "m n d"]:
         return X if X.ndim == 3 else side_by_side_view(X, len(self.W))
+
+
+def long_product(A: Float[Tensor, "m d n"], B: Float[Tensor, "m n h"]) -> Float[Tensor, "m d h"]:
+    """A B of every member, for many rows n on a GPU.
+
+    A library has one block of threads walk along all rows for every tile of the result. Here rows
+    are cut into pieces, so that there are blocks enough to fill the device, and the pieces summed.
+    """
+    (m, d, n), h = A.shape, B.shape[2]
+    tiles = m * -(-d // TILE) * -(-h // TILE)
+    pieces = min(BLOCKS // tiles, n // LEAST_ROWS)
+    if pieces < 2:
+        return torch.bmm(A, B)
+    rows = n // pieces
+    cut = rows * pieces
+    parts = A.new_empty(m, pieces, d, h)
+
+    def member(i: int) -> None:
+        left = A[i, :, :cut].unflatten(1, (pieces, rows)).transpose(0, 1)
+        torch.bmm(left, B[i, :cut].unflatten(0, (pieces, rows)), out=parts[i])
+
+    side_by_side([partial(member, i) for i in range(m)], A.device)
+    whole = parts.sum(1)
+    return whole if cut == n else whole.baddbmm_(A[:, :, cut:], B[:, cut:])
 
 
 def by_member(G: Float[Tensor, "n mh"], m: int) -> Float[Tensor, "m n h"]:

@@ -76,8 +76,9 @@ def _is_due(report: EpochReport, times: int) -> bool:
 
 
 def _numbers(report: EpochReport) -> str:
-    """Means, where several are trained side by side."""
+    """Means, where several are trained side by side; of validation over those that have it."""
     text = f"loss {float(report.loss.mean()):.4f}"
-    if report.validation_score is not None:
-        text += f" validation {float(report.validation_score.mean()):.4f}"
+    if report.validation_loss is not None:
+        held = report.validation_loss[report.validation_loss > 0]
+        text += f" validation loss {float(held.mean()):.4f}"
     return text

@@ -107,8 +107,8 @@ def size_of(shape: DataShape) -> Size:
 def _n_prototypes(_: Values, shape: DataShape) -> int:
     if shape.n_groups > MOST_PROTOTYPES:
         raise ConfigError(
-            f"More than {MOST_PROTOTYPES:,} classes need n_prototypes to be given: each should have "
-            f"one at least. There are {shape.n_groups:,}. If the target is a number, use "
+            f"More than {MOST_PROTOTYPES:,} classes need n_prototypes to be given: each should "
+            f"have one at least. There are {shape.n_groups:,}. If the target is a number, use "
             "ProtoPINVRegressor; else set n_prototypes, and expect a step to take long."
         )
     wanted = min(PROTOTYPES_OF_A_GROUP * shape.n_groups, MOST_PROTOTYPES)

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -26,6 +26,7 @@ from protopinv.train.stopping import Average, put_back
 SOLVE_TOLERANCE = 0.3
 
 
+@runtime_checkable
 class Solved(Protocol):
     """Weights of every layer and the estimated relative error of each, for every member."""
 
@@ -144,9 +145,21 @@ class Step(ABC, Generic[SolvedKind]):
         self.optimizer.set_rate(factor)
         return self.update(batch)
 
-    @torch.no_grad()
     def update(self, batch: Rows) -> StepReport:
         """The update at the rate that was set: nothing in here asks or tells a GPU's host."""
+        with self._without_graph():
+            return self._update(batch)
+
+    def _without_graph(self) -> Any:
+        """Nothing in here is recorded for a derivative, and less asked about every tensor.
+
+        Some options of a bank have a derivative that is left to autograd; those need it back.
+        """
+        config = self.config
+        needs_graph = config.normalize_inputs or config.temperature or config.condition_penalty
+        return torch.no_grad() if needs_graph else torch.inference_mode()
+
+    def _update(self, batch: Rows) -> StepReport:
         solved, self._pending = self._pending or self.weights(training=True), None
         passed = data_pass(
             batch,
@@ -190,16 +203,16 @@ class Step(ABC, Generic[SolvedKind]):
         self.failures += torch.stack([~solved, skip & solved], dim=1)
         return skip, torch.where(skip, torch.nan, loss)
 
-    @torch.no_grad()
     def evaluate(self, rows: Rows) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
         """Mean score and mean loss of the state as it stands, without noise or dropout."""
         same = self.config.hidden_dropout == 0 and self.average is None
-        solved = self.weights(training=same)
-        # On a GPU what is solved here belongs to a graph of its own.
-        self._pending = solved if same and not self.trained[0].is_cuda else None
-        return evaluate(
-            rows, solved.weights, self.config.activation, self.objective, chunk=self.chunk
-        )
+        with self._without_graph():
+            solved = self.weights(training=same)
+            # On a GPU what is solved here belongs to a graph of its own.
+            self._pending = solved if same and not self.trained[0].is_cuda else None
+            return evaluate(
+                rows, solved.weights, self.config.activation, self.objective, chunk=self.chunk
+            )
 
     def solve_by(self, manner: Manner) -> None:
         """Solve in another form or precision from now on."""
@@ -226,5 +239,7 @@ class Step(ABC, Generic[SolvedKind]):
 
 def _all_fine(loss: Tensor, error: Tensor, gradients: list[Tensor]) -> bool:
     """Whether no member has failed, in few operations; only for a host that need not wait."""
-    norms = torch.stack([*torch._foreach_norm(gradients), loss.sum()])
-    return math.isfinite(float(norms.sum())) and float(error.max()) < SOLVE_TOLERANCE
+    numbers = [*map(float, torch._foreach_norm(gradients)), *loss.tolist()]
+    errors = error.flatten().tolist()
+    # a number that is not one is in no order
+    return math.isfinite(sum(numbers)) and all(number < SOLVE_TOLERANCE for number in errors)
