@@ -3,13 +3,14 @@
     python -m benchmarks.tried [--device cuda] [--seeds 3] [--records DIR] [--quick]
 
 The library holds what won. Ideas that lost live here only: other starts of the bank, other
-optimisers, restarts.
+optimisers, restarts. The seeds of an idea are trained as one population, which shares its noise and
+the order of its batches; a method that must look for its own step length trains them apart.
 """
 
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -62,11 +63,12 @@ def _trained(step: BankStep, rows: Rows) -> None:
 
 @dataclass(frozen=True)
 class Idea:
-    """What it changes: fields of the recipe, the first bank, or how the bank is trained."""
+    """What it changes: fields of the recipe, the first bank, or how banks are trained."""
 
     changes: Callable[[Parameters], Parameters] = lambda _: {}
     start: Callable[[Bank, Rows, Generator], Bank] = lambda bank, _, __: bank
     train: Callable[[BankStep, Rows], None] = _trained
+    apart: bool = False
 
 
 def batches(size: int, epochs: int, factor: float) -> Callable[[Parameters], Parameters]:
@@ -126,7 +128,7 @@ def with_muon(factor: float, size: int | None = None, epochs: int = 100) -> Idea
 def with_lbfgs(step: BankStep, rows: Rows) -> None:
     """A quasi-Newton method on all rows, as many passes over them as Adam has; no noise."""
     optimizer = torch.optim.LBFGS(
-        [tensor for tensor in step.trained if tensor.requires_grad],
+        step.trained,
         max_iter=step.config.max_epochs,
         max_eval=step.config.max_epochs,
         history_size=LBFGS_HISTORY,
@@ -134,13 +136,14 @@ def with_lbfgs(step: BankStep, rows: Rows) -> None:
     )
 
     def closure() -> Tensor:
-        optimizer.zero_grad()
-        solution = step.weights(training=True)
-        loss, gradients = data_pass(
-            rows, solution.weights, step.config.activation, step.loss, chunk=step.chunk
+        solved = step.weights(training=True)
+        passed = data_pass(
+            rows, solved.weights, step.config.activation, step.objective, chunk=step.chunk
         )
-        torch.autograd.backward(solution.weights, gradients)
-        return loss
+        gradients, _ = step.pullback(solved, passed.gradients)
+        for tensor, gradient in zip(step.trained, gradients, strict=True):
+            tensor.grad = None if gradient is None else gradient.clone()
+        return passed.loss[0]
 
     optimizer.step(closure)
 
@@ -149,7 +152,8 @@ def with_restarts(step: BankStep, rows: Rows) -> None:
     """Two cosine cycles of half the length; the second begins with fresh momenta."""
     half = replace(step.config, max_epochs=step.config.max_epochs // 2)
     for _ in range(2):
-        again = BankStep(step.state, half, generator=step.generator)
+        configs = [half] * step.n_members
+        again = BankStep(step.state, configs, step.objective, generator=step.generator)
         _trained(again, rows)
 
 
@@ -171,7 +175,7 @@ IDEAS: dict[str, Idea] = {
     "Muon, rate x 3": with_muon(3.0),
     "Muon, batches of 2,000, rate x 0.3": with_muon(0.3, 2_000),
     "Muon, batches of 2,000, rate x 1": with_muon(1.0, 2_000),
-    "L-BFGS, without noise": Idea(lambda _: {"input_noise": 0.0}, train=with_lbfgs),
+    "L-BFGS, without noise": Idea(lambda _: {"input_noise": 0.0}, train=with_lbfgs, apart=True),
     "one layer, 97 x (400 + 1,024)": Idea(shape(97, 400, 1024)),
     "one layer, 191 x (200 + 512)": Idea(shape(191, 200, 512)),
     "two layers, 149 x (400 + 256 + 256)": Idea(shape(149, 400, 256, 256)),
@@ -200,28 +204,34 @@ def main() -> None:
     for label, idea in IDEAS.items():
         means = []
         for dataset in DATASETS:
-            scores = []
-            for seed in range(options.seeds):
-                work = partial(measure, idea, dataset, seed, options.device, options.quick)
-                scores.append(record.cell(f"{label}/{dataset}/seed{seed}", work)["held_out"])
-            means.append(100 * statistics.mean(scores))
+            jobs = {f"{label}/{dataset}/seed{seed}": seed for seed in range(options.seeds)}
+            work = partial(measure, idea, dataset, options.device, options.quick)
+            cells = record.cells_of(jobs, work)
+            means.append(100 * statistics.mean(cell["held_out"] for cell in cells))
         print(f"{label:44}", *(f"{mean:6.2f}" for mean in means), flush=True)
     record.finish()
     print("wrote", record.path)
 
 
-def measure(idea: Idea, dataset: str, seed: int, device: str, quick: bool) -> Mapping[str, Any]:
-    """Train once, and score the rows held out."""
+def measure(
+    idea: Idea, dataset: str, device: str, quick: bool, seeds: Sequence[int]
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Train with every seed, and score the rows held out."""
     base = BASE[dataset]
     config = TrainConfig(**{**base, **idea.changes(base)})
     if quick:
         config = replace(config, max_epochs=4, warmup_epochs=1)
     task = load_task(dataset, quick=quick)
-    rows, validation = projected_rows(task, config, seed=seed, device=device)
-    step = first_step(rows, config, seed=seed, start=idea.start)
-    idea.train(step, rows)
-    score, loss = step.evaluate(validation)
-    return {"held_out": float(score), "loss": float(loss), "trained": step.state.n_trained}
+    rows, validation = projected_rows(task, config, seed=seeds[0], device=device)
+    done = 0
+    for together in [[seed] for seed in seeds] if idea.apart else [seeds]:
+        step = first_step(rows, config, seeds=together, start=idea.start)
+        idea.train(step, rows)
+        scores, losses = (numbers.tolist() for numbers in step.evaluate(validation))
+        for member, (score, loss) in enumerate(zip(scores, losses, strict=True)):
+            trained = step.state.member(member).n_trained
+            yield done + member, {"held_out": score, "loss": loss, "trained": trained}
+        done += len(together)
 
 
 if __name__ == "__main__":

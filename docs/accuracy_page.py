@@ -15,11 +15,11 @@ from protopinv.bench.markdown import markdown
 from protopinv.bench.scores import percent
 from protopinv.bench.tasks import DATASETS, HELD_OUT
 from protopinv.train.settle import (
-    FOLDS_LEAST_OF_A_CLASS,
+    FOLDS_LEAST_OF_A_GROUP,
     FOLDS_LEAST_ROWS,
     FULL,
     MINI,
-    PROTOTYPES_OF_A_CLASS,
+    PROTOTYPES_OF_A_GROUP,
     SIZES,
     TABLE_FEATURES,
     WARM_UP_SHARE,
@@ -184,7 +184,7 @@ def rules_section(record: Record | None) -> list[str]:
         "",
         *markdown(header, rows),
         "",
-        f"- **Many classes**: at least {PROTOTYPES_OF_A_CLASS} prototypes a class.",
+        f"- **Many classes**: at least {PROTOTYPES_OF_A_GROUP} prototypes a class.",
         "- **Imbalance**: prototypes are dealt evenly over the classes at the start, so the rarest",
         "  has as many as the most common; the loss is left alone and probabilities stay honest.",
         f"- **Skewed columns**: up to {TABLE_FEATURES} features, columns with heavy tails are",
@@ -195,7 +195,7 @@ def rules_section(record: Record | None) -> list[str]:
         f"- **Rows on a GPU**, if more than {SIZES[-2].most_rows:,} and of more than "
         f"{TABLE_FEATURES} features, are bfloat16;",
         "  solves and sums stay in float32.",
-        f"- **Folds** need at least {FOLDS_LEAST_ROWS} rows, and {FOLDS_LEAST_OF_A_CLASS} for each",
+        f"- **Folds** need at least {FOLDS_LEAST_ROWS} rows, and {FOLDS_LEAST_OF_A_GROUP} for each",
         "  class on average; with fewer all epochs are run.",
         *(["", *rules_measured(record)] if record is not None else []),
     ]

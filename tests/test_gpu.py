@@ -292,6 +292,10 @@ def test_the_baselines_learn_on_a_gpu(blobs, batch_size: int | None) -> None:
         assert model.set_params(random_state=0).fit(X, y).score(X, y) == 1
 
 
+# With seeds 0 and 5 a patch is as near to one centre as to another, and rounding decides.
+SEED_WITHOUT_TIES = 1
+
+
 @pytest.mark.parametrize("stem", ["none", "pca", "kmeans", "random"])
 def test_stems_and_copies_are_those_of_the_host(stem: str) -> None:
     data = load_data("digits", split="train")
@@ -307,7 +311,8 @@ def test_stems_and_copies_are_those_of_the_host(stem: str) -> None:
         projection="none",
     )
     on_gpu, on_host = (
-        prepare(source, config, torch.device(device), seed=0) for device in ("cuda", "cpu")
+        prepare(source, config, torch.device(device), seed=SEED_WITHOUT_TIES)
+        for device in ("cuda", "cpu")
     )
     assert len(on_gpu.rows) == 900
     torch.testing.assert_close(on_gpu.rows.X.cpu(), on_host.rows.X, rtol=1e-3, atol=1e-3)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protopinv import ProtoPINVClassifier, load, tune
+from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load, tune
 from protopinv.errors import ConfigError, DataFileError, OutputError, TrainingError
+from protopinv.estimators import ConvStem
 
 SHORT = ProtoPINVClassifier(max_epochs=30, device="cpu")
 
@@ -64,7 +65,7 @@ def test_poor_trials_are_given_up(blobs) -> None:
     rates = iter([0.1] * 6 + [1e-6] * 4)
 
     def space(trial: Any, n_rows: int) -> dict[str, Any]:
-        return {**small_space(trial, n_rows), "lr": next(rates)}
+        return {**small_space(trial, n_rows), "lr": next(rates), "output_init": "normal"}
 
     long = ProtoPINVClassifier(max_epochs=120, device="cpu")
     found = tune(X, y, n_trials=10, estimator=long, space=space)
@@ -89,6 +90,38 @@ def test_the_default_space_is_valid_everywhere(blobs) -> None:
     found = tune(X, y, n_trials=3, estimator=ProtoPINVClassifier(device="cpu"))
     assert set(found.parameters) <= set(ProtoPINVClassifier().get_params())
     assert found.model.n_iter_ == found.parameters["max_epochs"]  # nothing is stopped early
+
+
+def test_numbers_are_searched_for_by_r2(blobs) -> None:
+    X, y = blobs
+    short = ProtoPINVRegressor(max_epochs=30, device="cpu")
+    found = tune(X, X[:, 0] * 3 + 7, n_trials=6, estimator=short, space=small_space)
+    assert isinstance(found.model, ProtoPINVRegressor)
+    assert 0.5 < found.score <= 1
+    whole = tune(X, y.astype(float), n_trials=2, estimator=ProtoPINVRegressor(device="cpu"))
+    assert "label_smoothing" not in whole.parameters
+
+
+def test_several_labels_are_searched_for_by_the_share_that_is_right(blobs) -> None:
+    X, y = blobs
+    labels = np.eye(3, dtype=int)[y]
+    found = tune(X, labels, n_trials=3, estimator=SHORT, space=small_space)
+    assert found.score > 0.9
+    assert found.model.predict(X).shape == labels.shape
+
+
+def test_a_space_may_reach_into_a_stem() -> None:
+    images = np.random.RandomState(0).rand(60, 8, 8)
+    y = np.arange(60) % 2
+    base = ProtoPINVClassifier(stem=ConvStem("random", filters=2, patch=3, pool=2), device="cpu")
+    base.set_params(max_epochs=2)
+
+    def space(trial: Any, n_rows: int) -> dict[str, Any]:
+        filters = trial.suggest_int("filters", 3, 4)
+        return {**small_space(trial, n_rows), "stem__filters": filters}
+
+    found = tune(images, y, n_trials=1, estimator=base, space=space)
+    assert found.model.stem.filters == found.parameters["stem__filters"]
 
 
 def test_trials_may_stop_early_by_themselves(blobs) -> None:

@@ -1,6 +1,6 @@
 """The best small network of a budget: ours against an MLP that was searched as hard."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -50,17 +50,18 @@ def measure_accuracy(
     for method in contenders(row, plan.dataset):
         winner = chosen(record, method, task, plan, device)
         whole = with_all_rows(task)
-        for seed in range(plan.seeds):
-            work = partial(_tested, method, whole, winner, seed, plan, device)
-            cell = record.cell(f"test/{method.key}/seed{seed}", work)
+        jobs = {f"test/{method.key}/seed{seed}": seed for seed in range(plan.seeds)}
+        work = partial(_tested, method, whole, winner, plan, device)
+        for seed, cell in enumerate(record.cells_of(jobs, work)):
             say(f"{method.key:24} {plan.dataset:14} seed {seed}: {100 * cell['test']:.2f} %")
     record.finish()
     return record
 
 
-def _tested(*arguments: Any) -> dict[str, Any]:
+def _tested(*arguments: Any) -> Iterator[tuple[int, dict[str, Any]]]:
     """Trained on all rows and scored: the rows once held out say nothing any more."""
-    return {name: value for name, value in scored(*arguments).items() if name != "held_out"}
+    for place, cell in scored(*arguments):
+        yield place, {name: value for name, value in cell.items() if name != "held_out"}
 
 
 def with_all_rows(task: Task) -> Task:

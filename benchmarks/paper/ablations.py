@@ -1,9 +1,8 @@
 """One knob at a time around the recipe; what each run says about accuracy, conditioning and gap."""
 
 import json
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -14,15 +13,16 @@ import torch
 from torch import Tensor
 
 from benchmarks.choices import require_some
-from benchmarks.paper.methods import draw_ours, raise_if_interrupted
+from benchmarks.paper.methods import draw_ours
 from benchmarks.paper.recipes import RECIPES
-from benchmarks.paper.search import search
+from benchmarks.paper.search import Trial, search
 from benchmarks.paper.sweeps import SWEEPS, Sweep, fixed_part
 from protopinv.bench.plans import record_name, require_counts
 from protopinv.bench.record import Cell, Record, Say
 from protopinv.bench.shape import SHAPE, Parameters
 from protopinv.bench.steps import labelled_rows
 from protopinv.bench.tasks import DATASETS, Task, load_task
+from protopinv.bench.together import Job, outputs_of, train_together
 from protopinv.diagnose import (
     Diagnosis,
     LayerDiagnosis,
@@ -32,16 +32,15 @@ from protopinv.diagnose import (
     measure_allocation,
     measure_generalisation,
 )
-from protopinv.network import Network
+from protopinv.errors import TrainingError
 from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import EpochReport
-from protopinv.train.model import Model, train_classifier
+from protopinv.train.model import Model
 
 CURVE_MARKS = (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200, 250)
 EARLY_EPOCHS = 50
 TRACE_EVERY = 10
-PIECE = 10_000
 QUICK: Parameters = {"max_epochs": 15, "warmup_epochs": 2}
 PLAIN = Sweep("A run by itself", lambda _: {})
 EVERYTHING = Sweep("The recipe", lambda _: {}, keeps_curve=True, keeps_trace=True)
@@ -80,16 +79,18 @@ def measure_ablations(
     record = Record(folder, name, content, device, fresh=fresh, say=say)
     task = load_task(plan.dataset, quick=plan.quick)
     for name in (name for name in plan.sweeps if name != SEARCH):
-        sweep = SWEEPS[name]
-        for label, changes in sweep.settings(recipe).items():
-            parameters = {**recipe, **changes}
-            scores = []
+        sweep, runs = SWEEPS[name], {}
+        settings = sweep.settings(recipe)
+        for changes in settings.values():
             for seed in range(plan.seeds):
                 key = cell_key(recipe, changes, seed)
                 # Other sweeps share the recipe itself, so it keeps all that any of them wants.
                 detail = EVERYTHING if key == cell_key(recipe, {}, seed) else sweep
-                work = partial(_measure, task, parameters, seed, detail, plan, device)
-                scores.append(record.cell(key, work)["held_out"])
+                runs[key] = Run(_config({**recipe, **changes}, plan), seed, detail)
+        record.cells_of(runs, partial(_measure, task, device))
+        for label, changes in settings.items():
+            keys = [cell_key(recipe, changes, seed) for seed in range(plan.seeds)]
+            scores = [record.cells[key]["held_out"] for key in keys]
             say(f"{name:12} {label:34} {100 * sum(scores) / len(scores):.2f} %")
     for part in SEARCHED_PARTS if SEARCH in plan.sweeps else ():
         _search_part(record, task, part, plan, device, say)
@@ -111,14 +112,21 @@ def _search_part(
         drawn = draw_ours(random)
         return drawn if part == "nothing" else {**drawn, **fixed_part(drawn, part)}
 
-    def score(parameters: Parameters, seed: int) -> float:
-        model = _trained(task, _config(parameters, plan), seed, device)
-        return float(model.history.validation_score[-1])
+    def scores(trials: Sequence[Trial]) -> Iterator[tuple[int, float | TrainingError]]:
+        jobs = [Job(_config(parameters, plan), seed) for parameters, seed in trials]
+        rows, held_out = labelled_rows(task)
+        for place, model in train_together(rows, jobs, device, held_out):
+            if isinstance(model, TrainingError):
+                yield place, model
+            else:
+                yield place, float(model.history.validation_score[-1])
 
-    winner = search(record, f"search/{part} fixed", draw, score, plan.configurations)
-    for seed in range(plan.seeds):
-        work = partial(_measure, task, winner, seed, PLAIN, plan, device)
-        cell = record.cell(f"searched/{part} fixed/seed{seed}", work)
+    winner = search(record, f"search/{part} fixed", draw, scores, plan.configurations)
+    runs = {
+        f"searched/{part} fixed/seed{seed}": Run(_config(winner, plan), seed, PLAIN)
+        for seed in range(plan.seeds)
+    }
+    for cell in record.cells_of(runs, partial(_measure, task, device)):
         say(f"searched     {part + ' fixed':34} {100 * cell['held_out']:.2f} %")
 
 
@@ -126,59 +134,59 @@ def _config(parameters: Parameters, plan: AblationPlan) -> TrainConfig:
     return TrainConfig(**{**SHAPE, **parameters, **(QUICK if plan.quick else {})})
 
 
-def _trained(
-    task: Task,
-    config: TrainConfig,
-    seed: int,
-    device: str,
-    observer: Callable[[EpochReport], None] | None = None,
-) -> Model:
-    rows, held_out = labelled_rows(task)
-    model = train_classifier(
-        rows,
-        config,
-        seed=seed,
-        device=torch.device(device),
-        clock=time.perf_counter,
-        held_out=held_out,
-        observer=observer,
-    )
-    raise_if_interrupted(model.history)
-    return model
+@dataclass(frozen=True)
+class Run:
+    """One training of a sweep."""
+
+    config: TrainConfig
+    seed: int
+    detail: Sweep
+
+
+@dataclass
+class Watched:
+    """What a run shows while it trains: its first outputs, and where it is asked for a trace."""
+
+    run: Run
+    trace: Trace
+    first: list[Tensor] = field(default_factory=list)
+
+    def __call__(self, report: EpochReport) -> None:
+        """One small step after the start, and every few epochs."""
+        if report.epoch == 0:
+            self.first.append(report.state.member(0).outputs.detach().cpu().clone())
+        if self.run.detail.keeps_trace:
+            self.trace(report)
 
 
 def _measure(
-    task: Task,
-    parameters: Parameters,
-    seed: int,
-    detail: Sweep,
-    plan: AblationPlan,
-    device: str,
-) -> dict[str, Any]:
-    """Train once, and write down all that any question here asks for."""
-    config = _config(parameters, plan)
-    first: list[Tensor] = []
-    trace = Trace(architecture_of(config), every=TRACE_EVERY)
+    task: Task, device: str, runs: Sequence[Run]
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Train each, those of one shape at once, and write down all that any question asks for."""
+    watched = [Watched(run, Trace(architecture_of(run.config), every=TRACE_EVERY)) for run in runs]
+    jobs = [Job(each.run.config, each.run.seed, each) for each in watched]
+    rows, held_out = labelled_rows(task)
+    for place, model in train_together(rows, jobs, device, held_out):
+        if isinstance(model, TrainingError):
+            raise model
+        yield place, _told(task, model, watched[place], device)
 
-    def observe(report: EpochReport) -> None:
-        if report.epoch == 0:  # one small step after the start
-            first.append(report.state.outputs.detach().cpu().clone())
-        if detail.keeps_trace:
-            trace(report)
 
-    model = _trained(task, config, seed, device, observe)
+def _told(task: Task, model: Model, watched: Watched, device: str) -> dict[str, Any]:
+    config, trace = watched.run.config, watched.trace
+    bank = model.bank.member(0)
     train, held_out, test = (
-        _outputs(model.network, rows.X, rows.y, device)
+        Outputs(outputs_of(model, rows.X, device), torch.from_numpy(rows.y.astype(np.int64)))
         for rows in (task.train, task.held_out, task.test)
     )
-    diagnosis = diagnose(model.bank, architecture_of(config))
+    diagnosis = diagnose(bank, architecture_of(config))
     history = model.history
     cell = {
         "held_out": 1 - held_out.error,
         "train": 1 - train.error,
         "test": 1 - test.error,
-        "trained": model.bank.n_trained,
-        "ridge": model.bank.ridge.tolist(),
+        "trained": bank.n_trained,
+        "ridge": bank.ridge.tolist(),
         "best_epoch": None if history.best_epoch is None else history.best_epoch + 1,
         "best_held_out": max(history.validation_score),
         "early_roughness": _roughness(history.validation_loss[:EARLY_EPOCHS]),
@@ -192,10 +200,10 @@ def _measure(
         "layers": [_summary(layer) for layer in diagnosis.layers],
         "generalisation": asdict(measure_generalisation(model.network, diagnosis, train, test)),
         "allocation": asdict(
-            measure_allocation(first[0], model.bank.outputs, _confusion(held_out))
+            measure_allocation(watched.first[0], bank.outputs, _confusion(held_out))
         ),
     }
-    if detail.keeps_curve:
+    if watched.run.detail.keeps_curve:
         cell["every_epoch"] = [round(score, 4) for score in history.validation_score]
     if trace.points:
         cell["trace"] = [
@@ -203,13 +211,6 @@ def _measure(
             for p in trace.points
         ]
     return cell
-
-
-def _outputs(network: Network, X: Any, y: Any, device: str) -> Outputs:
-    moved = network.to(device)
-    pieces = (np.array(X[start : start + PIECE]) for start in range(0, len(X), PIECE))
-    values = torch.cat([moved(torch.from_numpy(X).to(device).double()) for X in pieces]).cpu()
-    return Outputs(values, torch.from_numpy(y.astype(np.int64)))
 
 
 def _roughness(losses: list[float]) -> float:

@@ -15,6 +15,7 @@ from protopinv.baselines import (
 )
 from protopinv.bench.shape import SHAPE, Parameters
 from protopinv.estimators import ProtoPINVClassifier
+from protopinv.estimators.images import nested
 from protopinv.train.history import History
 
 # The smallest of what is asked for, to see in a minute that everything runs.
@@ -39,12 +40,17 @@ class Method:
     seeds: int | None = None
     paper: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def joins(self) -> bool:
+        """Whether several trainings can be one population: those of banks."""
+        return self.build is ProtoPINVClassifier
+
     def fit(self, rows: Any, parameters: Parameters, *, seed: int, device: str, quick: bool) -> Any:
         """An estimator with these parameters, trained on the rows."""
         chosen = self.parameters(parameters, quick=quick)
         if not self.on_host:
             chosen["device"] = device
-        estimator = self.build(**chosen, random_state=seed)
+        estimator = self.estimator(chosen, random_state=seed)
         with warnings.catch_warnings():
             if quick:  # nothing converges in a smoke run
                 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -52,6 +58,10 @@ class Method:
         if hasattr(estimator, "history_"):
             raise_if_interrupted(estimator.history_)
         return estimator
+
+    def estimator(self, parameters: Parameters, **others: Any) -> Any:
+        """Not fitted; a stem and copies of images are given here as in TrainConfig."""
+        return self.build(**nested(parameters), **others)
 
     def parameters(self, chosen: Parameters, *, quick: bool) -> Parameters:
         """All that an estimator is given."""

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -13,37 +13,58 @@ from protopinv.errors import TrainingError
 FINALISTS = 3
 MORE_SEEDS = (1, 2)
 
+# A configuration and a seed.
+Trial = tuple[Parameters, int]
+# Scores trials in any order and grouping: their place, with a score or what is wrong with them.
+Scores = Callable[[Sequence[Trial]], Iterable[tuple[int, float | TrainingError]]]
+
+
+def one_by_one(score: Callable[[Parameters, int], float]) -> Scores:
+    """Trials in turn; a configuration that cannot be trained has lost."""
+
+    def scores(trials: Sequence[Trial]) -> Iterator[tuple[int, float | TrainingError]]:
+        for place, (parameters, seed) in enumerate(trials):
+            try:
+                yield place, score(parameters, seed)
+            except TrainingError as error:
+                yield place, error
+
+    return scores
+
 
 def search(
     record: Record,
     prefix: str,
     draw: Callable[[Random], Parameters],
-    score: Callable[[Parameters, int], float],
+    scores: Scores,
     n: int,
 ) -> Parameters:
     """The configuration with the best mean score.
 
-    ``n`` drawn configurations are tried with seed 0, the best three with two more seeds; ``score``
-    takes a configuration and a seed and never sees a test row.
+    ``n`` drawn configurations are tried with seed 0, the best three with two more seeds; ``scores``
+    never sees a test row.
     """
     random = Random(0)  # noqa: S311
     drawn = [draw(random) for _ in range(n)]
 
-    def tried(trial: int, seed: int) -> float:
-        def work() -> dict[str, Any]:
-            try:
-                return {"parameters": drawn[trial], "held_out": score(drawn[trial], seed)}
-            except TrainingError as error:  # a configuration that cannot be trained has lost
-                return {"parameters": drawn[trial], "held_out": None, "error": str(error)}
+    def work(trials: Sequence[Trial]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        for place, found in scores(trials):
+            cell: dict[str, Any] = {"parameters": trials[place][0], "held_out": found}
+            if isinstance(found, TrainingError):
+                cell |= {"held_out": None, "error": str(found)}
+            yield place, cell
 
-        found = record.cell(f"{prefix}/{trial}/seed{seed}", work)["held_out"]
-        return -math.inf if found is None else float(found)
+    def tried(numbers: Sequence[int], seeds: Sequence[int]) -> dict[int, list[float]]:
+        pairs = [(number, seed) for number in numbers for seed in seeds]
+        jobs = {f"{prefix}/{number}/seed{seed}": (drawn[number], seed) for number, seed in pairs}
+        results: dict[int, list[float]] = {number: [] for number in numbers}
+        for (number, _), cell in zip(pairs, record.cells_of(jobs, work), strict=True):
+            lost = cell["held_out"] is None
+            results[number].append(-math.inf if lost else float(cell["held_out"]))
+        return results
 
-    first = [tried(trial, 0) for trial in range(n)]
-    finalists = sorted(range(n), key=lambda trial: -first[trial])[:FINALISTS]
-    seeds = MORE_SEEDS if n > 1 else ()
-    means = {
-        trial: statistics.mean([first[trial], *(tried(trial, seed) for seed in seeds)])
-        for trial in finalists
-    }
-    return drawn[max(means, key=lambda trial: means[trial])]
+    first = tried(range(n), [0])
+    finalists = sorted(range(n), key=lambda number: -first[number][0])[:FINALISTS]
+    more = tried(finalists, MORE_SEEDS if n > 1 else ())
+    means = {number: statistics.mean([*first[number], *more[number]]) for number in finalists}
+    return drawn[max(means, key=lambda number: means[number])]

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,13 +10,22 @@ from typing import Any
 
 from benchmarks.choices import require_some
 from benchmarks.paper.methods import METHODS, Method
-from benchmarks.paper.search import search
+from benchmarks.paper.search import Scores, Trial, one_by_one, search
 from protopinv.bench.plans import record_name, require_counts
 from protopinv.bench.record import Record, Say
 from protopinv.bench.scores import Score, percent
 from protopinv.bench.shape import Parameters
+from protopinv.bench.steps import source_of
 from protopinv.bench.tasks import DATASETS, Task, load_task
 from protopinv.bench.timing import synchronize
+from protopinv.bench.together import (
+    Job,
+    accuracy_of,
+    numbers_of,
+    settled,
+    train_together,
+)
+from protopinv.errors import TrainingError
 
 
 @dataclass(frozen=True)
@@ -48,14 +57,16 @@ def measure_paper(
         "configurations": plan.configurations,
         "quick": plan.quick,
         "seconds": "fit, from arrays on the host to a model on the host",
+        "seeds_of_banks": "one population, which shares noise and batches; times are of one alone",
     }
     record = Record(folder, name, content, device, fresh=fresh, say=say)
     for method, dataset in _cells(plan):
         task = load_task(dataset, quick=plan.quick)
         parameters = chosen(record, method, task, plan, device)
-        for seed in range(method.seeds or plan.seeds):
-            work = partial(scored, method, task, parameters, seed, plan, device)
-            cell = record.cell(f"test/{method.key}/{dataset}/seed{seed}", work)
+        seeds = range(method.seeds or plan.seeds)
+        jobs = {f"test/{method.key}/{dataset}/seed{seed}": seed for seed in seeds}
+        work = partial(scored, method, task, parameters, plan, device)
+        for seed, cell in zip(seeds, record.cells_of(jobs, work), strict=True):
             result = f"{100 * cell['test']:.2f} % in {cell['seconds']:.2f} s"
             say(f"{method.key:22} {dataset:14} seed {seed}: {result}")
     record.finish()
@@ -79,19 +90,74 @@ def chosen(record: Record, method: Method, task: Task, plan: Any, device: str) -
         return float(model.score(task.held_out.X, task.held_out.y))
 
     budget = max(1, round(plan.configurations * method.share))
-    return search(record, f"search/{method.key}/{task.name}", method.draw, score, budget)
+    scores = _together(method, task, plan, device) if method.joins else one_by_one(score)
+    return search(record, f"search/{method.key}/{task.name}", method.draw, scores, budget)
+
+
+def _together(method: Method, task: Task, plan: Any, device: str) -> Scores:
+    """Trials of one shape as one population."""
+
+    def scores(trials: Sequence[Trial]) -> Iterator[tuple[int, float | TrainingError]]:
+        source = source_of(task.train)
+        jobs = [
+            Job(settled(method.parameters(drawn, quick=plan.quick), source, device), seed)
+            for drawn, seed in trials
+        ]
+        for place, model in train_together(source, jobs, device):
+            if isinstance(model, TrainingError):
+                yield place, model
+            else:
+                yield place, accuracy_of(model, task.held_out.X, task.held_out.y, device)
+
+    return scores
 
 
 def scored(
+    method: Method,
+    task: Task,
+    parameters: Parameters,
+    plan: Any,
+    device: str,
+    seeds: Sequence[int],
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Train with every seed and score the test set, once for each.
+
+    Several seeds of a bank are one population; ``seconds`` are then those of a fit by itself.
+    """
+    if not method.joins or len(seeds) == 1:
+        for place, seed in enumerate(seeds):
+            yield place, _alone(method, task, parameters, seed, plan, device)
+        return
+    alone = _alone(method, task, parameters, seeds[0], plan, device)
+    source = source_of(task.train)
+    config = settled(method.parameters(parameters, quick=plan.quick), source, device)
+    for place, model in train_together(source, [Job(config, seed) for seed in seeds], device):
+        if isinstance(model, TrainingError):
+            raise model
+        trained, shipped = numbers_of(model)
+        yield (
+            place,
+            {
+                **alone,
+                "test": accuracy_of(model, task.test.X, task.test.y, device),
+                "held_out": accuracy_of(model, task.held_out.X, task.held_out.y, device),
+                "trained": trained,
+                "shipped": shipped,
+                "together": len(seeds),
+            },
+        )
+
+
+def _alone(
     method: Method, task: Task, parameters: Parameters, seed: int, plan: Any, device: str
 ) -> dict[str, Any]:
-    """Train with a seed and score the test set, once."""
+    """A fit through the door, timed."""
     synchronize(device)
     started = time.perf_counter()
     model = method.fit(task.train, parameters, seed=seed, device=device, quick=plan.quick)
     synchronize(device)
     seconds = time.perf_counter() - started
-    trained, shipped = numbers_of(model)
+    trained, shipped = _numbers_of_estimator(model)
     return {
         "parameters": method.parameters(parameters, quick=plan.quick),
         "test": float(model.score(task.test.X, task.test.y)),
@@ -103,7 +169,7 @@ def scored(
     }
 
 
-def numbers_of(model: Any) -> tuple[int, int]:
+def _numbers_of_estimator(model: Any) -> tuple[int, int]:
     """Numbers trained and numbers shipped; for scikit-learn's models they are the same."""
     if hasattr(model, "n_trained_"):
         return model.n_trained_, model.n_shipped_

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 
 from protopinv.errors import (
     ConfigError,
@@ -19,7 +19,7 @@ from protopinv.errors import (
     ProtoPINVError,
     TrainingError,
 )
-from protopinv.estimators import ProtoPINVClassifier
+from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.files import require_file
 from protopinv.optional import require
 from protopinv.train.loop import EpochReport
@@ -30,6 +30,7 @@ STUDY = "protopinv-2"
 # Small tables are scored in three folds, larger ones on one fifth of the rows.
 FEW_ROWS = 2_000
 FOLDS = 3
+Estimator = ProtoPINVClassifier | ProtoPINVRegressor
 HELD_OUT = 0.2
 # Reports to the pruner in a training; on a GPU a report waits for the device. They are counted in
 # shares of its length, so that long and short trainings are compared at the same height.
@@ -41,10 +42,12 @@ REPORTS_BEFORE_PRUNING = 5
 class Tuned:
     """The winner trained on all rows, its score on held-out rows, and the trials there were.
 
-    ``interrupted`` says that Ctrl-C ended the search, or the training of the winner.
+    The score is accuracy for classes, the share of labels that are right for several labels a row,
+    and R2 for numbers. ``interrupted`` says that Ctrl-C ended the search, or the training of the
+    winner.
     """
 
-    model: ProtoPINVClassifier
+    model: Estimator
     score: float
     parameters: dict[str, Any]
     n_trials: int
@@ -92,14 +95,15 @@ def tune(
     n_trials: int = 50,
     timeout: float | None = None,
     study_file: str | Path | None = None,
-    estimator: ProtoPINVClassifier | None = None,
+    estimator: Estimator | None = None,
     space: Space = default_space,
     random_state: int | None = 0,
     verbose: int = 0,
 ) -> Tuned:
     """Find hyperparameters for these rows, and train a model with them on all rows.
 
-    ``estimator`` gives what the space leaves alone (device, projection, a stem). With a
+    ``estimator`` gives what the space leaves alone (device, projection, a stem), and its type says
+    what is searched for; by default it is a ProtoPINVClassifier. With a
     ``study_file`` a search that was stopped goes on: ``n_trials`` counts those of earlier calls.
     No training is stopped early unless the estimator or the space asks for it. ``random_state``
     is the seed of trials, splits and models. Ctrl-C ends the search and trains the best so far.
@@ -233,12 +237,12 @@ def _search(
 
 
 class _Objective:
-    """The accuracy of a trial on rows it was not trained on."""
+    """The score of a trial on rows it was not trained on."""
 
     def __init__(
         self,
         optuna: Any,
-        base: ProtoPINVClassifier,
+        base: Estimator,
         X: Any,
         y: Any,
         space: Space,
@@ -249,10 +253,12 @@ class _Objective:
         self._X, self._y = X, y
         self._space = space
         self._seed = seed
-        self._splits = _splits(y, seed)
+        self._splits = _splits(y, seed, is_classes=_has_classes(base, y))
 
     def __call__(self, trial: Any) -> float:
         parameters = self._space(trial, len(self._y))
+        if isinstance(self._base, ProtoPINVRegressor):  # the default space has it for all tasks
+            parameters = {k: v for k, v in parameters.items() if k != "label_smoothing"}
         trial.set_user_attr("parameters", parameters)
         scores = []
         for fold, (train, test) in enumerate(self._splits):
@@ -264,7 +270,7 @@ class _Objective:
             model.fit(self._X[train], self._y[train], observer=observer)
             if model.history_.ending == "interrupted":
                 raise KeyboardInterrupt
-            scores.append(float(model.score(self._X[test], self._y[test])))
+            scores.append(_score(model, self._X[test], self._y[test]))
         return float(np.mean(scores))
 
     def _watch(self, trial: Any) -> Callable[[EpochReport], None]:
@@ -272,29 +278,40 @@ class _Objective:
             now, before = (REPORTS * (report.epoch + n) // report.n_epochs for n in (1, 0))
             if now == before or report.validation_score is None:
                 return
-            trial.report(float(report.validation_score), now)
+            trial.report(float(report.validation_score.mean()), now)
             if trial.should_prune():
                 raise self._optuna.TrialPruned
 
         return observe
 
 
-def _splits(y: Any, seed: int | None) -> list[tuple[Any, Any]]:
+def _has_classes(base: Estimator, y: Any) -> bool:
+    """Whether there is one class a row, by which rows can be dealt evenly."""
+    return isinstance(base, ProtoPINVClassifier) and y.ndim == 1
+
+
+def _score(model: Estimator, X: Any, y: Any) -> float:
+    """What the validation score of a training is too."""
+    if isinstance(model, ProtoPINVClassifier) and y.ndim == 2:
+        return float((model.predict(X) == y).mean())  # the share of labels, not of whole rows
+    return float(model.score(X, y))
+
+
+def _splits(y: Any, seed: int | None, *, is_classes: bool) -> list[tuple[Any, Any]]:
     rows = np.arange(len(y))
-    counts = np.unique(y, return_counts=True)[1]
-    stratify = y if counts.min() >= FOLDS else None
-    if len(y) < FEW_ROWS and stratify is not None:
-        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
-        return list(folds.split(rows, y))
+    stratify = None
+    if is_classes and np.unique(y, return_counts=True)[1].min() >= FOLDS:
+        stratify = y
+    if len(y) < FEW_ROWS and (stratify is not None or not is_classes) and len(y) >= FOLDS:
+        kind = KFold if stratify is None else StratifiedKFold
+        return list(kind(FOLDS, shuffle=True, random_state=seed).split(rows, stratify))
     train, test = train_test_split(rows, test_size=HELD_OUT, random_state=seed, stratify=stratify)
     return [(train, test)]
 
 
-def _with(
-    base: ProtoPINVClassifier, parameters: dict[str, Any], seed: int | None
-) -> ProtoPINVClassifier:
-    chosen = {**base.get_params(), **parameters, "random_state": seed, "verbose": 0}
-    return ProtoPINVClassifier(**chosen)
+def _with(base: Estimator, parameters: dict[str, Any], seed: int | None) -> Estimator:
+    model: Estimator = clone(base).set_params(**parameters, random_state=seed, verbose=0)
+    return model
 
 
 @contextmanager

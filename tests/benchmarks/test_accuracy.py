@@ -24,7 +24,7 @@ def test_nothing_that_is_drawn_exceeds_the_budget(row: Row, dataset: str):
     for method in contenders(row, dataset):
         for seed in range(40):
             drawn = method.parameters(method.draw(Random(seed)), quick=False)
-            config = method.build(**drawn).config()
+            config = method.estimator(drawn).config()
             sizes = (config.n_components, *config.widths, 10)
             if "n_prototypes" in drawn:
                 trained = config.n_prototypes * sum(sizes)

@@ -2,7 +2,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.paper.methods import between
-from benchmarks.paper.search import search
+from benchmarks.paper.search import one_by_one, search
 from protopinv.bench.record import Record
 from protopinv.errors import TrainingError
 
@@ -25,7 +25,7 @@ def test_the_best_mean_over_seeds_wins(tmp_path: Path) -> None:
         return closeness(parameters, seed)
 
     record = Record(tmp_path, "search", {}, "cpu")
-    winner = search(record, "try", draw, score, n=30)
+    winner = search(record, "try", draw, one_by_one(score), n=30)
     drawn = [x for x, seed in calls if seed == 0]
     finalists = {x for x, seed in calls if seed > 0}
     assert len(calls) == 30 + 3 * 2
@@ -33,14 +33,14 @@ def test_the_best_mean_over_seeds_wins(tmp_path: Path) -> None:
     assert winner["x"] == max(
         finalists, key=lambda x: sum(closeness({"x": x}, seed) for seed in range(3))
     )
-    again = search(record, "try", draw, score, n=30)
+    again = search(record, "try", draw, one_by_one(score), n=30)
     assert again == winner
     assert len(calls) == 36  # nothing was tried twice
 
 
 def test_one_configuration_needs_no_contest(tmp_path: Path) -> None:
     record = Record(tmp_path, "search", {}, "cpu")
-    search(record, "try", draw, closeness, n=1)
+    search(record, "try", draw, one_by_one(closeness), n=1)
     assert list(record.cells) == ["try/0/seed0"]
 
 
@@ -58,6 +58,6 @@ def test_a_configuration_that_cannot_be_trained_has_lost(tmp_path: Path) -> None
         return -parameters["x"]
 
     record = Record(tmp_path, "search", {}, "cpu")
-    winner = search(record, "try", draw, score, n=20)
+    winner = search(record, "try", draw, one_by_one(score), n=20)
     assert winner["x"] >= 3
     assert any("finite" in cell.get("error", "") for cell in record.cells.values())

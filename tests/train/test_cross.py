@@ -12,7 +12,7 @@ from protopinv.errors import ConfigError
 from protopinv.objective import Classes
 from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
-from protopinv.train.cross import EpochChoice, crossed, deal_folds
+from protopinv.train.cross import LEAST_PATIENCE, EpochChoice, crossed, deal_folds
 from protopinv.train.loop import EpochReport, train
 from protopinv.train.model import train_model
 from protopinv.train.prepare import first_banks
@@ -240,8 +240,8 @@ def test_a_training_whose_folds_have_long_risen_is_ended() -> None:
         source, config, seed=0, device=device, clock=time.perf_counter, observer=seen.append
     )
     assert len(seen) == model.history.n_epochs < 100
-    assert len(seen) >= 30  # the patience
-    assert len(seen) - (model.history.kept_epoch + 1) >= 30
+    assert len(seen) >= LEAST_PATIENCE
+    assert len(seen) - (model.history.kept_epoch + 1) >= LEAST_PATIENCE
 
 
 def test_an_observer_may_end_the_training(blobs) -> None:

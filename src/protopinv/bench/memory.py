@@ -16,7 +16,9 @@ STATUS = Path("/proc/self/status")
 def peak_megabytes() -> float:
     """Of three full-batch epochs on MNIST with the paper's shape."""
     data = load_data("mnist", split="train")
-    ProtoPINVClassifier(4, hidden_sizes=4, max_epochs=1).fit(data.X[:100], data.y[:100])
+    ProtoPINVClassifier(n_prototypes=4, hidden_sizes=4, max_epochs=1).fit(
+        data.X[:100], data.y[:100]
+    )
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = _resident("VmRSS")
     short = {**SHAPE, "max_epochs": 3, "warmup_epochs": 1, "validation_fraction": 0.1}

@@ -8,12 +8,12 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -24,6 +24,9 @@ from protopinv.plain import plain
 
 Cell = dict[str, Any]
 Say = Callable[[str], None]
+Job = TypeVar("Job")
+# Works on jobs in any order and grouping; tells the place of each with its cell as it is finished.
+Work = Callable[[Sequence[Job]], Iterable[tuple[int, Mapping[str, Any]]]]
 
 
 def environment(device: str) -> dict[str, Any]:
@@ -118,6 +121,14 @@ class Record:
             self.cells[key] = plain(work())
             self._write()
         return self.cells[key]
+
+    def cells_of(self, jobs: Mapping[str, Job], work: Work[Job]) -> list[Cell]:
+        """The cell of every job, by name: as it was kept, or worked out now and kept."""
+        missing = [key for key in jobs if key not in self.cells]
+        for place, cell in work([jobs[key] for key in missing]) if missing else ():
+            self.cells[missing[place]] = plain(cell)
+            self._write()
+        return [self.cells[key] for key in jobs]
 
     def finish(self) -> None:
         """Say that nothing is missing."""

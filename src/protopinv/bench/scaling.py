@@ -75,7 +75,7 @@ def _epoch(sizes: Sizes, device: str) -> Callable[[], object]:
     generator = Generator().manual_seed(0)
     X = torch.randn(sizes.n, sizes.d, generator=generator).to(device)
     rows = Rows(X, (torch.arange(sizes.n) % CLASSES).to(device))
-    return ready_step(first_step(rows, config, seed=1), rows)
+    return ready_step(first_step(rows, config, seeds=(1,)), rows)
 
 
 def _solves(device: str, repeats: int) -> Mapping[str, Any]:

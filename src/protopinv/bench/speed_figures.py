@@ -156,7 +156,7 @@ class Figures:
     ) -> tuple[BankStep, Rows, Rows]:
         rows, held_out = self._rows_of(options)
         config = TrainConfig(**self._config(options, epochs))
-        return first_step(rows, config, seed=seed), rows, held_out
+        return first_step(rows, config, seeds=(seed,)), rows, held_out
 
     def _listing(self, rows: Rows) -> PaperListing:
         config = TrainConfig(**PAPER)

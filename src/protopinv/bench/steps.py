@@ -1,6 +1,6 @@
 """From a task to a step that can be trained or timed, as ``fit`` makes it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator
 
-from protopinv.bank import Bank
+from protopinv.bank import Bank, population
+from protopinv.bench import tasks
 from protopinv.bench.tasks import CLASSES, Task
 from protopinv.objective import Classes
 from protopinv.train.bank_step import BankStep
@@ -31,6 +32,11 @@ def labelled_rows(task: Task) -> tuple[Source, NDArray[np.int64]]:
     return Source(rows.X, rows.y.astype(np.int64), OBJECTIVE), held_out
 
 
+def source_of(rows: tasks.Rows) -> Source:
+    """Rows of a task to train on."""
+    return Source(rows.X, rows.y.astype(np.int64), OBJECTIVE)
+
+
 def projected_rows(task: Task, config: TrainConfig, *, seed: int, device: str) -> tuple[Rows, Rows]:
     """Rows to train on and those held out, as the network sees them."""
     source, held_out = labelled_rows(task)
@@ -44,15 +50,21 @@ def first_step(
     rows: Rows,
     config: TrainConfig,
     *,
-    seed: int,
-    members: int = 1,
+    seeds: Sequence[int],
     start: Callable[[Bank, Rows, Generator], Bank] = lambda bank, _, __: bank,
 ) -> BankStep:
-    """The step of banks that begin with these rows; ``start`` may change how they begin."""
-    configs, seeds = [config] * members, range(seed, seed + members)
-    generator = Generator().manual_seed(seed)
-    bank = start(first_banks(rows, OBJECTIVE, configs, seeds), rows, generator)
-    return BankStep(bank, configs, OBJECTIVE, generator=noise_generator(seed, rows.X.device))
+    """The step of a bank for each seed, all trained at once; noise is drawn by the first seed.
+
+    ``start`` may change how each bank begins.
+    """
+    configs = [config] * len(seeds)
+    first = first_banks(rows, OBJECTIVE, configs, seeds)
+    banks = [
+        start(first.member(number), rows, Generator().manual_seed(seed))
+        for number, seed in enumerate(seeds)
+    ]
+    generator = noise_generator(seeds[0], rows.X.device)
+    return BankStep(population(banks), configs, OBJECTIVE, generator=generator)
 
 
 def ready_step(step: Step[Any], rows: Rows) -> Callable[[], object]:

@@ -12,30 +12,37 @@ if TYPE_CHECKING:
 def inspect(model: ModelPath, as_json: AsJson = False) -> None:
     """Show what a model file holds."""
     from protopinv.cli.rows import model_at
+    from protopinv.cli.tasks import sizes_of, validation
+    from protopinv.estimators.images import flattened
 
     estimator = model_at(model)
     history, names = estimator.history_, getattr(estimator, "feature_names_in_", None)
+    bank, sizes = estimator.bank_, sizes_of(estimator)
+    if sizes["task"] == "classification":
+        sizes["classes"] = estimator.classes_.tolist()
     values: dict[str, Any] = {
         "model": model,
-        "task": "classification",
-        "classes": estimator.classes_.tolist(),
+        **sizes,
         "feature_names": None if names is None else names.tolist(),
         "layers": estimator.network_.sizes,
         "activation": estimator.network_.activation,
         "front": _front(estimator.front_),
-        "prototypes": len(estimator.bank_.inputs),
+        "members": bank.n_members,
+        "prototypes": bank.n_prototypes,
         "projected_features": estimator.features_.n_components,
-        "ridge": estimator.bank_.ridge.tolist(),
-        "trained_numbers": estimator.bank_.n_trained,
+        "ridge": bank.member(0).ridge.tolist(),
+        "trained_numbers": bank.n_trained,
         "shipped_numbers": estimator.n_shipped_,
         "epochs": history.n_epochs,
         "ended": history.ending,
         "loss": history.loss[-1] if history.loss else None,
-        "validation_accuracy": history.kept_score,
+        **validation(sizes["task"], history.kept_score),
         "seconds": history.seconds,
         "guard": history.events,
     }
-    config = estimator.get_params()
+    given = estimator.get_params(deep=False)
+    images = flattened(given.pop("stem"), given.pop("copies"))
+    config = {**given, **images}
     if as_json:
         answer({**values, "config": config, "history": history.to_dict()}, as_json=True)
         return

@@ -15,7 +15,13 @@ Data = Annotated[
     str, typer.Argument(help="A CSV or Parquet file, or digits, mnist, fashion-mnist.")
 ]
 ModelPath = Annotated[str, typer.Argument(help="A file written by 'protopinv train'.")]
-Target = Annotated[str | None, typer.Option(help="The column to predict, for a table.")]
+Target = Annotated[
+    str | None,
+    typer.Option(help="The column to predict, for a table; several with commas."),
+]
+Weight = Annotated[
+    str | None, typer.Option(help="The column that says what each row counts, for a table.")
+]
 Drop = Annotated[
     list[str] | None,
     typer.Option(help="Columns to leave out, several with commas; may be repeated."),

@@ -1,4 +1,4 @@
-"""protopinv predict: a class for every row."""
+"""protopinv predict: a class, labels or numbers for every row."""
 
 import csv
 import json
@@ -10,6 +10,7 @@ import typer
 
 from protopinv.cli.options import AsJson, Data, Device, ModelPath
 from protopinv.cli.output import on_stdout, say
+from protopinv.errors import ConfigError
 
 
 def predict(
@@ -19,12 +20,12 @@ def predict(
         Path | None, typer.Option("--output", "-o", help="Write here instead of to stdout.")
     ] = None,
     proba: Annotated[
-        bool, typer.Option("--proba", help="Add the probability of each class.")
+        bool, typer.Option("--proba", help="Add the probability of each class or label.")
     ] = False,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Predict rows as CSV or JSON.
+    """Predict rows as CSV or JSON: a column "prediction", or prediction_1, prediction_2, ...
 
     DATA is a table with the columns the model was trained on, or a named set (its test split).
     """
@@ -35,18 +36,37 @@ def predict(
         require_file(output)
     estimator = model_at(model).set_params(device=device)
     rows = rows_for(estimator, data)
-    columns: dict[str, list[Any]] = {"prediction": estimator.predict(rows.X).tolist()}
+    if proba and not hasattr(estimator, "predict_proba"):
+        raise ConfigError(
+            f"Probabilities are of classes or labels. {model} predicts numbers. Leave out --proba."
+        )
+    columns = _columns("prediction", estimator.predict(rows.X))
     if proba:
-        probabilities = estimator.predict_proba(rows.X)
-        for label, column in zip(estimator.classes_.tolist(), probabilities.T, strict=True):
-            columns[f"probability_{label}"] = column.tolist()
+        columns |= _probabilities(estimator, rows.X)
     if output is None:
         with on_stdout():
             _write(columns, sys.stdout, as_json)
         return
     with replacing(output) as temporary, temporary.open("w", newline="") as stream:
         _write(columns, stream, as_json)
-    say(f"wrote {len(columns['prediction'])} predictions to {output}")
+    say(f"wrote {len(rows.X)} predictions to {output}")
+
+
+def _columns(name: str, values: Any) -> dict[str, list[Any]]:
+    """One column under the name, or several that are counted."""
+    if values.ndim == 1:
+        return {name: values.tolist()}
+    return {f"{name}_{n}": column.tolist() for n, column in enumerate(values.T, start=1)}
+
+
+def _probabilities(estimator: Any, X: Any) -> dict[str, list[Any]]:
+    from protopinv.estimators.saving import task_of
+
+    found = estimator.predict_proba(X)
+    if task_of(estimator) == "multi-label":
+        return _columns("probability", found)
+    named = zip(estimator.classes_.tolist(), found.T, strict=True)
+    return {f"probability_{label}": column.tolist() for label, column in named}
 
 
 def _write(columns: dict[str, list[Any]], stream: Any, as_json: bool) -> None:

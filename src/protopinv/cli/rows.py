@@ -6,10 +6,10 @@ from protopinv.errors import DataError, ModelFileError, ProtoPINVError
 
 if TYPE_CHECKING:
     from protopinv.data import Dataset
-    from protopinv.estimators import ProtoPINVClassifier
+    from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
 
 
-def model_at(path: str) -> "ProtoPINVClassifier":
+def model_at(path: str) -> "ProtoPINVClassifier | ProtoPINVRegressor":
     """The model in a file; a file that the system does not let us look at is the user's to mend."""
     from protopinv.estimators import load
 
@@ -24,9 +24,10 @@ def model_at(path: str) -> "ProtoPINVClassifier":
 
 
 def rows_for(
-    estimator: "ProtoPINVClassifier",
+    estimator: "ProtoPINVClassifier | ProtoPINVRegressor",
     data: str,
     target: str | None = None,
+    weight: str | None = None,
     *,
     needs_target: bool = False,
 ) -> "Dataset":
@@ -36,7 +37,12 @@ def rows_for(
     names = getattr(estimator, "feature_names_in_", None)
     features = None if names is None else list(names)
     rows = load_data(
-        data, split="test", target=target, features=features, needs_target=needs_target
+        data,
+        split="test",
+        target=target,
+        features=features,
+        needs_target=needs_target,
+        weight=weight,
     )
     if rows.X.shape[1] != estimator.n_features_in_:
         raise DataError(

@@ -14,16 +14,20 @@ from protopinv.cli.options import (
     Output,
     Seed,
     Target,
+    Weight,
     parse_hyperparameters,
     with_hyperparameters,
 )
 from protopinv.cli.output import answer, leave, say
+from protopinv.cli.tasks import Task, chosen_task, estimator_for, sizes_of, validation
 
 
 @with_hyperparameters
 def train(
     data: Data,
     target: Target = None,
+    task: Task = "auto",
+    weight: Weight = None,
     drop: Drop = None,
     output: Output = Path("model.safetensors"),
     device: Device = "auto",
@@ -41,37 +45,42 @@ def train(
     Several values are given with commas, as in --hidden-sizes 256,128 --ridge 100,3.
     """
     from protopinv.data import load_data
-    from protopinv.estimators import ProtoPINVClassifier
+    from protopinv.estimators.checks import resolve_device
     from protopinv.files import require_file
+    from protopinv.train.settle import check
 
     require_file(output)
-    estimator = ProtoPINVClassifier(
-        **parse_hyperparameters(hyperparameters),
+    given = parse_hyperparameters(hyperparameters)
+    check(given)
+    resolve_device(device)
+    rows = load_data(data, split="train", target=target, drop=drop or (), weight=weight)
+    estimator = estimator_for(
+        chosen_task(task, rows),
+        given,
         device=device,
         random_state=seed,
         verbose=int(sys.stderr.isatty() if verbose is None else verbose),
     )
-    estimator.config()
-    rows = load_data(data, split="train", target=target, drop=drop or ())
     if estimator.image_shape is None:
         estimator.set_params(image_shape=rows.image_shape)
-    estimator.fit(rows.X, rows.y)
+    estimator.fit(rows.X, rows.y, rows.weight)
     estimator.save(output)
     say(f"saved {output}")
-    history = estimator.history_
+    history, sizes = estimator.history_, sizes_of(estimator)
     answer(
         {
             "model": str(output),
             "data": rows.name,
             "rows": len(rows.X),
             "features": estimator.n_features_in_,
-            "classes": len(estimator.classes_),
+            **sizes,
+            "members": estimator.bank_.n_members,
             "epochs": history.n_epochs,
             "ended": history.ending,
             "loss": history.loss[-1] if history.loss else None,
-            "validation_accuracy": history.kept_score,
+            **validation(sizes["task"], history.kept_score),
             "seconds": history.seconds,
-            "trained_numbers": estimator.bank_.n_trained,
+            "trained_numbers": estimator.n_trained_,
             "shipped_numbers": estimator.n_shipped_,
             "guard": history.events,
         },

@@ -8,11 +8,13 @@ import typer
 
 from protopinv.cli.options import AsJson, Data, Device, Drop, Output, Seed, Target
 from protopinv.cli.output import answer, leave, say
+from protopinv.cli.tasks import Task, chosen_task, estimator_for, validation
 
 
 def tune(
     data: Data,
     target: Target = None,
+    task: Task = "auto",
     drop: Drop = None,
     output: Output = Path("model.safetensors"),
     trials: Annotated[int, typer.Option(help="Configurations to try, in all.")] = 50,
@@ -29,19 +31,19 @@ def tune(
     Trials that look poor early are given up. The same --study goes on where it stopped.
     """
     from protopinv.data import load_data
-    from protopinv.estimators import ProtoPINVClassifier
     from protopinv.files import require_file
     from protopinv.tuning import tune as search
 
     require_file(output)
     rows = load_data(data, split="train", target=target, drop=drop or ())
+    chosen = chosen_task(task, rows)
     found = search(
         rows.X,
         rows.y,
         n_trials=trials,
         timeout=timeout,
         study_file=study,
-        estimator=ProtoPINVClassifier(device=device),
+        estimator=estimator_for(chosen, {}, device=device),
         random_state=seed,
         verbose=int(sys.stderr.isatty()),
     )
@@ -51,7 +53,8 @@ def tune(
         {
             "model": str(output),
             "data": rows.name,
-            "validation_accuracy": found.score,
+            "task": chosen,
+            **validation(chosen, found.score),
             "trials": found.n_trials,
             "given_up": found.n_pruned,
             **found.parameters,

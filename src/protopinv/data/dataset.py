@@ -6,12 +6,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Dataset:
-    """``X`` is an array in the type it came in, or a frame of numbers; ``y`` holds labels.
+    """``X`` is an array in the type it came in, or a frame of numbers; ``y`` holds targets.
 
-    Rows of a set of images are flat; ``image_shape`` is their height and width.
+    Several ``targets`` are the columns of ``y``, in the order of their names. ``weight`` says what
+    each row counts. Rows of a set of images are flat; ``image_shape`` is their height and width.
     """
 
     name: str
     X: Any
     y: Any = None
     image_shape: tuple[int, int] | None = None
+    weight: Any = None
+    targets: tuple[str, ...] = ()

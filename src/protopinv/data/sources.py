@@ -24,12 +24,18 @@ def load_data(
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     needs_target: bool = True,
+    weight: str | None = None,
 ) -> Dataset:
     """``digits``, ``mnist`` or ``fashion-mnist`` in their split, or a table, all of its rows.
 
     Of a table, ``target`` is taken apart; ``features`` names the columns to use, by default all
-    others but those in ``drop``. Without ``needs_target`` a table may come without one.
+    others but those in ``drop``. Without ``needs_target`` a table may come without one. Several
+    targets are named with commas. ``weight`` names the column that says what each row counts.
     """
+    if source in NAMED and weight is not None:
+        raise DataError(
+            f"A named set has no weights. Got --weight {weight} for {source}. Leave it out."
+        )
     if source in NAMED and target is not None:
         raise DataError(
             f"A named set has its own target. Got --target {target} for {source}. Leave it out."
@@ -49,7 +55,7 @@ def load_data(
         raise DataError(
             f"A table needs a target column. None was given for {source}. Use --target COLUMN."
         )
-    return load_table(path, target=target, features=features, drop=drop)
+    return load_table(path, target=target, features=features, drop=drop, weight=weight)
 
 
 def load_digits(split: Split) -> Dataset:

@@ -18,18 +18,23 @@ def load_table(
     target: str | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
+    weight: str | None = None,
 ) -> Dataset:
     """All rows of a table: ``features`` (by default all columns not named here) and the target.
 
-    A name in ``drop`` that is no column may be several, with commas.
+    A target and a name in ``drop`` that is no column may be several, with commas. ``weight`` is the
+    column that says what each row counts.
     """
     polars = require("polars", extra="table", why="Reading a table")
     table = _read(path, polars)
-    if target is not None:
-        _require_columns(table, [target], "The target must be a column of the table", path)
+    targets = [] if target is None else _listed([target], table.columns)
+    _require_columns(table, targets, "The target must be a column of the table", path)
+    named = [] if weight is None else [weight]
+    _require_columns(table, named, "The weight must be a column of the table", path)
     drop = _listed(drop, table.columns)
     _require_columns(table, drop, "A column to drop must be in the table", path)
-    names = [name for name in table.columns if name != target and name not in drop]
+    taken = {*targets, *named, *drop}
+    names = [name for name in table.columns if name not in taken]
     if features is not None:
         names = list(features)
         _require_columns(table, names, "Every feature of the model must be a column", path)
@@ -38,16 +43,31 @@ def load_table(
             f"A table must have at least one row and one feature. {path} has {len(table)} rows "
             f"and {len(names)} feature columns. Check the file and its first line."
         )
-    y = None
-    if target is not None:
-        if table[target].null_count():
-            row = table[target].is_null().arg_max()
+    for name in [*targets, *named]:
+        if table[name].null_count():
+            row = table[name].is_null().arg_max()
             raise DataError(
-                f"Every row needs a target. Column {target!r} of {path} is empty in row "
-                f"{row + 1}. Fill it or drop the row."
+                f"Every row needs a {'weight' if name in named else 'target'}. Column {name!r} of "
+                f"{path} is empty in row {row + 1}. Fill it or drop the row."
             )
-        y = table[target].to_numpy()
-    return Dataset(str(path), _numbers(table.select(names), path, polars), y)
+    y = table[targets[0]].to_numpy() if len(targets) == 1 else None
+    if len(targets) > 1:
+        _require_numbers(table, targets, "Several targets must be numbers", path, polars)
+        y = table.select(targets).cast({polars.Boolean: polars.UInt8}).to_numpy()
+    _require_numbers(table, named, "Weights must be numbers", path, polars)
+    weights = table[weight].cast(polars.Float64).to_numpy() if named else None
+    X = _numbers(table.select(names), path, polars)
+    return Dataset(str(path), X, y, weight=weights, targets=tuple(targets))
+
+
+def _require_numbers(table: Any, names: Sequence[str], rule: str, path: Path, polars: Any) -> None:
+    for name in names:
+        kind = table[name].dtype
+        if not (kind.is_numeric() or kind == polars.Boolean):
+            raise DataError(
+                f"{rule}. Column {name!r} of {path} holds {kind} values such as "
+                f"{_first_text(table[name], polars)!r}. Encode it as numbers."
+            )
 
 
 def _read(path: Path, polars: Any) -> Any:

@@ -23,6 +23,14 @@ class InPlace:
     from_output: bool
 
 
+def _gelu(Z: Tensor, out: Tensor) -> None:
+    """On a CPU torch leaves a float32 buffer with gaps as it was."""
+    if out.is_contiguous():
+        _aten.gelu.out(Z, out=out)
+    else:
+        out.copy_(_aten.gelu(Z))
+
+
 IN_PLACE = {
     "relu": InPlace(
         lambda Z, out: torch.clamp_min(Z, 0, out=out),
@@ -35,7 +43,7 @@ IN_PLACE = {
         from_output=False,
     ),
     "gelu": InPlace(
-        lambda Z, out: _aten.gelu.out(Z, out=out),
+        _gelu,
         lambda G, Z: _aten.gelu_backward.grad_input(G, Z, grad_input=G),
         from_output=False,
     ),

@@ -1,6 +1,6 @@
 """From rows to a model: prepare, train, fold."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from protopinv.bank import Bank
-from protopinv.errors import TrainingError
+from protopinv.errors import ConfigError, TrainingError
 from protopinv.features import FeatureMap, Front
 from protopinv.network import Network, mean_network, solve_weights
 from protopinv.objective import Objective
@@ -101,6 +101,45 @@ def train_model(
     bank = step.state.to("cpu").members(kept)
     loss = step.objective.constant_loss(rows.y, None if rows.weight is None else rows.weight[0])
     return _folded(bank, prepared, objective, config, [histories[n] for n in kept], loss)
+
+
+def train_population(
+    source: Source,
+    configs: Sequence[TrainConfig],
+    seeds: Sequence[int],
+    *,
+    device: torch.device,
+    clock: Callable[[], float],
+    held_out: NDArray[np.integer[Any]] | None = None,
+    observer: Observer | None = None,
+) -> list[Model | None]:
+    """Several models in one batch: each of its own configuration and seed, None for one given up.
+
+    Seeds draw the first banks. All else that is drawn is the same for all, by the first seed: the
+    features, the order of batches, noise and dropout. So is the form of the solves. Epochs are not
+    chosen in folds here, and each model has one bank.
+    """
+    config = configs[0]
+    if config.early_stopping == "cross" or config.n_members != 1:
+        raise ConfigError(
+            "Models of a population have one bank each and no folds. Got early_stopping="
+            f"{config.early_stopping!r} with n_members={config.n_members}. Train them apart."
+        )
+    objective = source.objective
+    prepared = prepare(source, config, device, seed=seeds[0], held_out=held_out)
+    rows = prepared.rows
+    bank = first_banks(rows, objective, configs, seeds)
+    step = BankStep(bank, configs, objective, generator=noise_generator(seeds[0], device))
+    histories = train(step, rows, clock=clock, validation=prepared.validation, observer=observer)
+    banks = step.state.to("cpu")
+    weight = None if rows.weight is None else rows.weight[0]
+    loss = step.objective.constant_loss(rows.y, weight)
+    return [
+        _folded(banks.members([number]), prepared, objective, configs[number], [history], loss)
+        if history.skipped_steps < history.steps
+        else None
+        for number, history in enumerate(histories)
+    ]
 
 
 def _crossed(rows: Rows, fold: NDArray[np.int64], n_full: int, config: TrainConfig) -> Rows:

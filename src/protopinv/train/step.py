@@ -106,8 +106,8 @@ class Step(ABC, Generic[SolvedKind]):
         self.failures = torch.zeros(self.n_members, 2, dtype=torch.long, device=first.device)
         self.manner = Manner(config.solver, first.dtype)
         self.average = Average(self.trained, config.averaging) if config.averaging else None
-        # What was solved to look at the state, and the versions of the state that it is of.
-        self._pending: tuple[SolvedKind, list[int]] | None = None
+        # What was solved to look at the state, until the state changes.
+        self._pending: SolvedKind | None = None
 
     @property
     def kept(self) -> tuple[Tensor, ...]:
@@ -160,8 +160,7 @@ class Step(ABC, Generic[SolvedKind]):
         return torch.no_grad() if needs_graph else torch.inference_mode()
 
     def _update(self, batch: Rows) -> StepReport:
-        solved = self._solved_already() or self.weights(training=True)
-        self._pending = None
+        solved, self._pending = self._pending or self.weights(training=True), None
         passed = data_pass(
             batch,
             solved.weights,
@@ -210,20 +209,10 @@ class Step(ABC, Generic[SolvedKind]):
         with self._without_graph():
             solved = self.weights(training=same)
             # On a GPU what is solved here belongs to a graph of its own.
-            keep = same and not self.trained[0].is_cuda
-            self._pending = (solved, self._versions()) if keep else None
+            self._pending = solved if same and not self.trained[0].is_cuda else None
             return evaluate(
                 rows, solved.weights, self.config.activation, self.objective, chunk=self.chunk
             )
-
-    def _solved_already(self) -> SolvedKind | None:
-        """What was solved to look at the state, if nobody has moved it since."""
-        if self._pending is None or self._pending[1] != self._versions():
-            return None
-        return self._pending[0]
-
-    def _versions(self) -> list[int]:
-        return [tensor._version for tensor in self.trained]
 
     def solve_by(self, manner: Manner) -> None:
         """Solve in another form or precision from now on."""
