@@ -72,7 +72,8 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
         if self.warm_start and known is not None and known.n_outputs == objective.n_outputs:
             # the banks there are speak in the units of the last fit
             objective = replace(known, loss=config.loss, is_column=objective.is_column)
-        if not np.isfinite(objective.encode(numbers)).all():
+        scaling = (*objective.centre, *objective.spread, *objective.variance)
+        if not (np.isfinite(scaling).all() and np.isfinite(objective.encode(numbers)).all()):
             raise DataError(
                 "Targets must be small enough to be squared, at most about 1e150. y holds larger "
                 "ones. Rescale it."

@@ -30,7 +30,7 @@ class Labels(Objective):
 
     def encode(self, y: NDArray[Any]) -> NDArray[Any]:
         """As 32-bit floats."""
-        return np.asarray(y, dtype=np.float32)
+        return np.array(y, dtype=np.float32)
 
     def decode(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
         """1 where a label is likelier there than not."""

@@ -42,11 +42,13 @@ class Numbers(Objective):
 
         Both by the weights of the rows. A column that does not vary is only shifted.
         """
-        columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        # a copy: torch takes no array that it may not write to
+        columns = np.array(y, dtype=np.float64).reshape(len(y), -1)
         mass = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
         mass = mass / mass.sum()
         centre = mass @ columns
-        variance = mass @ (columns - centre) ** 2
+        with np.errstate(over="ignore"):  # whoever asks looks at what came out
+            variance = mass @ (columns - centre) ** 2
         # numbers as equal as rounding allows do not vary
         varies = variance > (np.finfo(np.float64).eps * np.abs(centre)) ** 2 * len(y)
         spread = np.sqrt(np.where(varies, variance, 1.0))
@@ -56,7 +58,8 @@ class Numbers(Objective):
             low, centre, high = (quantile.numpy() for quantile in found)
             middle = (high - low) / MIDDLE_HALF
             spread = np.where(middle > 1e-9 * spread, middle, spread)
-        scaled = np.where(varies, variance, 1.0) / spread**2
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = np.where(varies, variance, 1.0) / spread**2
         centres, spreads, variances = (tuple(v.tolist()) for v in (centre, spread, scaled))
         return cls(centres, spreads, variances, np.ndim(y) == 1, loss)
 
