@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from protopinv import ProtoPINVClassifier
-from protopinv.errors import DataError, GuardWarning, TrainingError
+from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
+from protopinv.errors import (
+    ConfigError,
+    DataError,
+    GuardWarning,
+    NotLearnedWarning,
+    TrainingError,
+)
 
 
 def quick(**options: object) -> ProtoPINVClassifier:
@@ -203,3 +209,122 @@ def test_more_features_than_memory_for_their_covariance_train() -> None:
     for projection in ("pca", "pls"):
         model = quick(projection=projection, hidden_sizes=4).fit(X, np.arange(20) % 2)
         assert model.score(X, np.arange(20) % 2) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"verbose": "x"}, ConfigError, r"verbose must be a whole number or a bool\. Got 'x'"),
+        ({"verbose": None}, ConfigError, r"verbose must be a whole number or a bool\. Got None"),
+        ({"lr": -1}, ConfigError, r"lr must be a positive number\. Got -1"),
+        ({"n_members": 0}, ConfigError, r"n_members must be a whole number, 1 or more"),
+        ({"stem": "pca"}, ConfigError, r"stem must be None or ConvStem"),
+        ({"copies": 2}, ConfigError, r"copies must be None or ImageCopies"),
+        ({"device": "tpu"}, ConfigError, r"device must be one of"),
+        ({"class_weight": {9: 1.0}}, DataError, r"class_weight may name classes of y only"),
+        ({"random_state": "x"}, ValueError, r"cannot be used to seed"),
+    ],
+    ids=str,
+)
+def test_a_refusal_leaves_a_fitted_model_as_it_is(blobs, options, error, message: str) -> None:
+    X, y = blobs
+    model = quick(max_epochs=5).fit(X, y)
+    before, fitted = model.predict_proba(X), fitted_attributes(model)
+    device = model.device
+    with pytest.raises(error, match=message):
+        model.set_params(**options).fit(X, y)
+    assert fitted_attributes(model) == fitted
+    np.testing.assert_array_equal(model.set_params(device=device).predict_proba(X), before)
+
+
+def fitted_attributes(model: ProtoPINVClassifier) -> dict[str, int]:
+    """Which there are, and which objects they are."""
+    return {name: id(value) for name, value in vars(model).items() if name.endswith("_")}
+
+
+@pytest.mark.parametrize("bad", ["rows", "columns", "class", "lengths", "training"])
+def test_rows_that_are_refused_leave_a_fitted_model_as_it_is(blobs, bad: str) -> None:
+    X, y = blobs
+    model = quick(max_epochs=5, scaling="none", projection="none").fit(X, y)
+    before, fitted = model.predict_proba(X), fitted_attributes(model)
+    given = {
+        "rows": (np.where(np.arange(90)[:, None] == 3, np.nan, X), y),
+        "columns": (X[:, :0], y),
+        "class": (X, np.zeros(90)),
+        "lengths": (X, y[:-1]),
+        "training": (X * 1e300, y),
+    }
+    with pytest.raises((DataError, TrainingError)):
+        model.fit(*given[bad])
+    assert fitted_attributes(model) == fitted
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
+@pytest.mark.parametrize("kind", [ProtoPINVClassifier, ProtoPINVRegressor])
+def test_a_row_far_beyond_all_others_is_named(blobs, kind: type) -> None:
+    X, y = blobs
+    X = 1e-3 * X  # so that weights are large enough to overflow
+    model = kind(n_prototypes=15, hidden_sizes=12, max_epochs=5, random_state=0).fit(X, y)
+    far = X.copy()
+    far[4] = 1e308
+    with pytest.raises(DataError, match=r"Row 4 is so far from those it was trained on"):
+        model.predict(far)
+    far[4] = 1e30
+    assert model._outputs(far).isfinite().all()
+
+
+@pytest.mark.parametrize("kind", [ProtoPINVClassifier, ProtoPINVRegressor])
+@pytest.mark.parametrize("early_stopping", [False, "auto"])
+def test_a_rate_that_learns_nothing_is_told(blobs, kind: type, early_stopping) -> None:
+    X, y = blobs
+    options = {"n_prototypes": 15, "hidden_sizes": 12, "max_epochs": 20, "random_state": 0}
+    model = kind(lr=1e6, early_stopping=early_stopping, **options)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            model.fit(X, y)
+        except TrainingError as error:
+            said.append(error)
+    told = [text for each in said if "ower lr" in (text := str(getattr(each, "message", each)))]
+    assert told
+    kinds = {getattr(each, "category", type(each)) for each in said}
+    assert kinds & {NotLearnedWarning, TrainingError}
+
+
+def test_a_rate_that_learns_is_not_complained_about(blobs) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quick().fit(*blobs)
+
+
+def test_thousands_of_classes_are_refused_before_any_work() -> None:
+    X = np.random.RandomState(0).standard_normal((10_000, 2))
+    with pytest.raises(ConfigError, match=r"10,000\. If the target is a number, use ProtoPINVReg"):
+        ProtoPINVClassifier().fit(X, np.arange(10_000))
+
+
+@pytest.mark.parametrize("kind", [ProtoPINVClassifier, ProtoPINVRegressor])
+def test_a_hold_out_that_is_asked_for_stops_early(blobs, kind: type) -> None:
+    X, y = blobs
+    options = {"n_prototypes": 15, "hidden_sizes": 12, "max_epochs": 20, "random_state": 0}
+    model = kind(validation_fraction=0.2, **options).fit(X, y)
+    assert model.config_.early_stopping is True
+    assert model.config_.held_out == 0.2
+    assert model.bank_.n_members == 1
+    assert len(model.history_.validation_score) == model.n_iter_
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [["a", "b"], ["c", None]],
+        [[1, 2], [3, 4]],
+        [[0.5, 0.1], [0.2, 0.3]],
+        [["a", "b"], ["b", "a"]],
+    ],
+    ids=["gaps", "numbers", "shares", "text"],
+)
+def test_a_matrix_that_is_not_of_labels_is_refused(blobs, labels: list) -> None:
+    X, _ = blobs
+    with pytest.raises((DataError, ValueError), match=r"matrix of 0 and 1|Labels must all be"):
+        quick().fit(X, np.array(labels * 45, dtype=object))

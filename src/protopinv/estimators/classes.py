@@ -77,8 +77,9 @@ class ProbabilisticClassifier(NetworkClassifier):
         """One class a row, or several labels."""
         if checked.y.ndim == 1:
             return self._classes_of(checked)
+        y = plain_labels(checked.y.ravel()).reshape(checked.y.shape)
         with data_errors():
-            kind = type_of_target(checked.y)
+            kind = type_of_target(y)
         if kind != "multilabel-indicator":
             raise DataError(
                 "Several labels a row must be a matrix of 0 and 1, a column a label. y is a "
