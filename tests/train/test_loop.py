@@ -197,7 +197,7 @@ def test_control_c_keeps_the_best_bank_and_warns() -> None:
         from protopinv import ProtoPINVClassifier
         X, y = load_iris(return_X_y=True)
         warnings.simplefilter("always")
-        model = ProtoPINVClassifier(n_prototypes=20, hidden_sizes=(8,), max_epochs=10**6, verbose=1,
+        model = ProtoPINVClassifier(n_prototypes=20, hidden_sizes=(8,), max_epochs=10**5, verbose=1,
                                     early_stopping=False, schedule="constant", random_state=0)
         model.fit(X, y)
         history = model.history_
