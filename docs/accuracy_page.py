@@ -16,6 +16,7 @@ from protopinv.bench.markdown import markdown
 from protopinv.bench.scores import percent
 from protopinv.bench.tasks import DATASETS, HELD_OUT
 from protopinv.train.settle import (
+    EXACT_ROWS,
     FOLDS_LEAST_OF_A_GROUP,
     FOLDS_LEAST_ROWS,
     FULL,
@@ -214,8 +215,8 @@ def rules_section(record: Record | None) -> list[str]:
         "",
         '## What "auto" means',
         "",
-        "`ProtoPINVClassifier()` chooses by the shape of the data; `model.config_` says what it",
-        "chose. Whatever you give stays as given.",
+        "`ProtoPINVClassifier()` and `ProtoPINVRegressor()` choose by the shape of the data;",
+        "`model.config_` says what they chose. Whatever you give stays as given.",
         "",
         *markdown(header, rows),
         "",
@@ -231,7 +232,9 @@ def rules_section(record: Record | None) -> list[str]:
         f"{TABLE_FEATURES} features, are bfloat16;",
         "  solves and sums stay in float32.",
         f"- **Folds** need at least {FOLDS_LEAST_ROWS} rows, and {FOLDS_LEAST_OF_A_GROUP} for each",
-        "  class on average; with fewer all epochs are run.",
+        "  class on average; with fewer all epochs are run. Four banks that leave out a fold each",
+        "  are trained beside the one of all rows, and what is predicted is the mean of all five.",
+        f"- **Up to {EXACT_ROWS} rows** are trained on in float64.",
         *(["", *rules_measured(record)] if record is not None else []),
     ]
 
