@@ -4,7 +4,6 @@ import json
 import pickle
 import re
 import struct
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from safetensors.torch import load as safetensors_load
 from safetensors.torch import save_file
 from sklearn.exceptions import NotFittedError
 
-from protopinv import ProtoPINVClassifier, load
+from protopinv import ImageCopies, ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ModelFileError, OutputError
 from protopinv.model_file import FORMAT
 
@@ -49,9 +48,15 @@ def contents(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
 
 
 def rewrite(path: Path, **changes: object) -> None:
-    """The same file with some header values changed; DROPPED drops its key."""
+    """The same file with some header values changed; DROPPED drops its key.
+
+    A dict for "objective" changes some of its values.
+    """
     tensors, metadata = contents(path)
-    header = {**json.loads(metadata[FORMAT]), **changes}
+    header = json.loads(metadata[FORMAT])
+    if isinstance(changes.get("objective"), dict):
+        changes["objective"] = {**header["objective"], **changes["objective"]}
+    header |= changes
     kept = {key: value for key, value in header.items() if value != DROPPED}
     save_file(tensors, path, metadata={FORMAT: json.dumps(kept)})
 
@@ -62,12 +67,59 @@ def test_a_loaded_model_is_the_saved_one(model: ProtoPINVClassifier, path: Path,
     np.testing.assert_array_equal(back.predict_proba(X), model.predict_proba(X))
     np.testing.assert_array_equal(back.predict(X), model.predict(X))
     assert back.config_ == model.config_
-    used = {**model.get_params(), **asdict(model.config_)}
-    assert back.get_params() == used  # "auto" has become what it was
+    assert back.get_params() == model.get_params()
+    assert back.get_params()["lr"] == "auto"  # as it was given, not as it was used
     assert back.history_ == model.history_
     assert all(map(torch.equal, back.bank_.trained, model.bank_.trained))
     assert back.n_features_in_ == 5
     assert back.score(X, y) == model.score(X, y)
+
+
+QUICK = {"n_prototypes": 9, "hidden_sizes": 8, "max_epochs": 5, "random_state": 0}
+
+
+@pytest.mark.parametrize(
+    ("estimator", "target"),
+    [
+        (ProtoPINVClassifier(**QUICK, class_weight={0: 2.0, 1: 1.0, 2: 0.5}), "class"),
+        (ProtoPINVClassifier(**QUICK, class_weight="balanced", warm_start=True), "class"),
+        (ProtoPINVClassifier(**QUICK, learn_scale=True), "class"),
+        (ProtoPINVClassifier(**QUICK, image_shape=(1, 5), copies=ImageCopies(2)), "class"),
+        (ProtoPINVClassifier(**QUICK), "labels"),
+        (ProtoPINVRegressor(**QUICK), "number"),
+        (ProtoPINVRegressor(**QUICK, loss="huber", early_stopping=False), "numbers"),
+    ],
+    ids=["dict", "balanced", "scale", "copies", "labels", "number", "numbers"],
+)
+def test_every_kind_of_model_comes_back_bit_by_bit(estimator, target, blobs, tmp_path) -> None:
+    X, y = blobs
+    targets = {
+        "class": y,
+        "labels": (X[:, :3] > X[:, :3].mean(0)).astype(int),
+        "number": X[:, 0] * 1e6 - 1e9,
+        "numbers": X[:, :2] + y[:, None],
+    }
+    model = estimator.fit(X, targets[target])
+    model.save(tmp_path / "m.safetensors")
+    back = load(tmp_path / "m.safetensors")
+    assert type(back) is type(model)
+    for name in ("predict", "predict_proba", "decision_function"):
+        if hasattr(model, name):
+            mine, theirs = getattr(back, name)(X), getattr(model, name)(X)
+            np.testing.assert_array_equal(mine, theirs)
+            assert mine.dtype == theirs.dtype
+    assert plain_params(back) == plain_params(model)
+    assert back.objective_.describe() == model.objective_.describe()
+    assert back.config_ == model.config_
+    assert back.n_iter_ == model.n_iter_
+    again = [each.fit(X, targets[target]).predict(X) for each in (back, model)]
+    np.testing.assert_array_equal(*again)
+
+
+def plain_params(model) -> dict[str, object]:
+    """All parameters, those of a stem and of copies by their own names."""
+    params = model.get_params()
+    return {name: value for name, value in params.items() if name not in ("stem", "copies")}
 
 
 def test_saving_again_gives_the_same_bytes(path: Path, tmp_path: Path) -> None:
@@ -79,11 +131,13 @@ def test_the_header_is_plain_json_and_says_what_the_file_is(path: Path) -> None:
     content = path.read_bytes()
     (length,) = struct.unpack("<Q", content[:8])
     header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][FORMAT])
-    assert header["format_version"] == 1
+    assert header["format_version"] == 2
     assert header["task"] == "classification"
-    assert header["classes"] == [0, 1, 2]
+    assert header["objective"]["classes"] == [0, 1, 2]
     assert header["feature_names"] is None
     assert header["config"]["hidden_sizes"] == [8, 6]
+    assert header["config"]["lr"] == 0.05
+    assert header["parameters"]["lr"] == "auto"
 
 
 def test_a_loaded_model_can_be_pickled_and_refitted(path: Path, blobs) -> None:
@@ -125,24 +179,32 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"format_version": 99, "written_by": "protopinv 9"}, "format 99, written by protopinv 9"),
-        ({"format_version": "1"}, "reads model files up to format 1"),
-        ({"format_version": 0}, "reads model files up to format 1"),
-        ({"format_version": True}, "reads model files up to format 1"),
+        ({"format_version": "2"}, r"reads model files of format 2\..*Upgrade"),
+        ({"format_version": 1}, r"reads model files of format 2\. .* has format 1.*Train the mo"),
+        ({"format_version": 0}, r"reads model files of format 2\."),
+        ({"format_version": True}, r"reads model files of format 2\."),
+        ({"parameters": []}, "TypeError on 'parameters'"),
+        ({"objective": []}, "TypeError on 'objective'"),
         ({"config": []}, "TypeError on 'config'"),
         ({"history": []}, "TypeError on 'history'"),
         ({"history": {}}, "a configuration this version knows"),
-        ({"classes": {"0": 1}}, "TypeError on 'classes'"),
-        ({"classes": [[0], [1], [2]]}, "TypeError on 'classes'"),
-        ({"classes": [0, 1, 1]}, "a class appears twice"),
+        ({"objective": {"classes": {"0": 1}}}, "a configuration this version knows"),
+        ({"objective": {"classes": [[0], [1], [2]]}}, "'classes', which are not all numbers"),
+        ({"objective": {"classes": [0, 1, 1]}}, "a class appears twice"),
+        ({"objective": {"classes_dtype": "unheard"}}, "a configuration this version knows"),
         ({"feature_names": [1, 2, 3, 4, 5]}, "TypeError on 'feature_names'"),
-        ({"classes": [0, 1]}, "3 outputs for 2 classes"),
+        ({"objective": {"classes": [0, 1]}}, "3 outputs for 2 targets"),
         ({"feature_names": ["a"]}, "1 feature names for 5 features"),
         ({"activation": "wave"}, "unknown activation 'wave'"),
         ({"history": DROPPED}, "must fit together"),
         ({"history": {"unheard": 1}}, "a configuration this version knows"),
         ({"config": {"lr": -1}}, r"a configuration this version knows.*lr must be"),
         ({"config": {"unheard": 1}}, "a configuration this version knows"),
-        ({"task": "regression"}, r"loads classifiers\. .* holds a model for 'regression'"),
+        ({"parameters": {"lr": -1}}, r"a configuration this version knows.*lr must be"),
+        ({"parameters": {"unheard": 1}}, "a configuration this version knows"),
+        ({"parameters": {"stem": "sift"}}, "a configuration this version knows"),
+        ({"task": "regression"}, "a configuration this version knows.*'class_weight'"),
+        ({"task": "ranking"}, r"models for classification, .* holds one for 'ranking'\. Upgrade"),
     ],
     ids=str,
 )
@@ -171,6 +233,11 @@ def test_a_file_without_one_of_its_tensors_is_refused(path: Path, dropped: str) 
         ("network.0", lambda tensor: tensor * torch.nan, "not finite"),
         ("bank.inputs", lambda tensor: tensor * torch.inf, "not finite"),
         ("bank.outputs", lambda tensor: tensor[:-1].clone(), "must fit together"),
+        ("bank.outputs", lambda tensor: tensor[:, :-1].clone(), "must fit together"),
+        ("bank.outputs", lambda tensor: tensor[0].clone(), "must fit together"),
+        ("bank.outputs", lambda tensor: tensor[:, :, :-1].clone(), "3 outputs for prototypes of 2"),
+        ("bank.raw_ridge", lambda tensor: tensor[:, :-1].clone(), "must fit together"),
+        ("bank.learnable_ridge", lambda tensor: tensor[:, :-1].clone(), "must fit together"),
         ("features.mean", lambda tensor: tensor[:-1].clone(), "must fit together"),
     ],
 )

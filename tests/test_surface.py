@@ -41,7 +41,8 @@ def test_training_needs_no_optional_package() -> None:
     blocked = "import sys; sys.modules.update(polars=None, pandas=None, matplotlib=None)"
     loaded_by(
         f"{blocked}; import protopinv; "
-        "protopinv.ProtoPINVClassifier(n_prototypes=4, hidden_sizes=2, max_epochs=1).fit([[0.], [1.]], [0, 1])"
+        "small = protopinv.ProtoPINVClassifier(n_prototypes=4, hidden_sizes=2, max_epochs=1); "
+        "small.fit([[0.], [1.]], [0, 1])"
     )
 
 

@@ -13,7 +13,7 @@ from protopinv.baselines import (
 )
 from protopinv.baselines.mlp import first_weights
 from protopinv.data import load_data
-from protopinv.errors import ConfigError
+from protopinv.errors import ConfigError, DataError
 from protopinv.network import ACTIVATIONS
 
 SMALL = (
@@ -41,6 +41,17 @@ def test_all_learn_what_is_easy(model, blobs) -> None:
     assert model.fit(X, y).score(X, y) == 1
 
 
+def test_an_mlp_learns_several_labels_and_the_others_refuse_them(blobs) -> None:
+    X, y = blobs
+    Y = np.eye(3, dtype=int)[y]
+    mlp = MLPBaselineClassifier(hidden_sizes=16, lr=0.03, max_epochs=100, random_state=0).fit(X, Y)
+    np.testing.assert_array_equal(mlp.predict(X), Y)
+    assert mlp.classes_.tolist() == [0, 1, 2]
+    for model in (ELMClassifier(60), RandomFeatureRidgeClassifier(60)):
+        with pytest.raises(DataError, match=r"takes one class a row\. y has 3 columns\."):
+            model.fit(X, Y)
+
+
 @pytest.mark.parametrize("model", SMALL[1:], ids=str)
 def test_the_output_layer_is_a_ridge_regression_on_the_hidden_layer(model, blobs) -> None:
     X, y = blobs
@@ -66,7 +77,7 @@ def test_random_fourier_features_approximate_a_gaussian_kernel() -> None:
 def test_many_units_do_not_depend_on_how_rows_are_cut(blobs, monkeypatch) -> None:
     X, y = blobs
     whole = ELMClassifier(50, random_state=0).fit(X, y).decision_function(X)
-    monkeypatch.setattr("protopinv.train.prepare.PIECE_NUMBERS", 500)
+    monkeypatch.setattr("protopinv.train.source.PIECE_NUMBERS", 500)
     cut = ELMClassifier(50, random_state=0).fit(X, y).decision_function(X)
     np.testing.assert_allclose(cut, whole, rtol=1e-8)
 
@@ -100,10 +111,11 @@ def test_an_mlp_takes_the_steps_that_torch_takes() -> None:
     weights = first_weights((Z.shape[1], 12, 10), torch.Generator().manual_seed(model._seed())).to(
         Z.device, "float64"
     )
-    adam = torch.optim.AdamW(weights.layers, lr=0.01, weight_decay=0.1)
+    layers = [W[0].clone().requires_grad_() for W in weights.layers]
+    adam = torch.optim.AdamW(layers, lr=0.01, weight_decay=0.1)
     losses = []
     for _ in range(15):
-        first, second = weights.layers
+        first, second = layers
         outputs = torch.relu(Z @ first[1:] + first[0]) @ second[1:] + second[0]
         loss = torch.nn.functional.cross_entropy(outputs, torch.from_numpy(y))
         adam.zero_grad()

@@ -12,7 +12,14 @@ from torch import Generator, Tensor
 from protopinv import ProtoPINVClassifier
 from protopinv.baselines import MLPBaselineClassifier
 from protopinv.data import load_data
-from protopinv.diagnose import Outputs, Trace, measure_allocation, measure_generalisation, perturb
+from protopinv.diagnose import (
+    Outputs,
+    Trace,
+    diagnose,
+    measure_allocation,
+    measure_generalisation,
+    perturb,
+)
 from protopinv.diagnose.conditioning import diagnose_layer, effective_rank
 from protopinv.diagnose.sensitivity import measure_sensitivity
 from protopinv.errors import ConfigError
@@ -133,7 +140,11 @@ def test_the_condition_penalty_trains_for_better_conditioning() -> None:
     data = load_data("digits", split="train")
     plain, trained = (
         ProtoPINVClassifier(
-            n_prototypes=40, hidden_sizes=50, condition_penalty=penalty, max_epochs=40, random_state=0
+            n_prototypes=40,
+            hidden_sizes=50,
+            condition_penalty=penalty,
+            max_epochs=40,
+            random_state=0,
         ).fit(data.X[:500], data.y[:500])
         for penalty in (0.0, 0.3)
     )
@@ -154,6 +165,7 @@ def test_the_condition_penalty_falls_back_with_the_solves() -> None:
         ridge=1e-8,
         condition_penalty=0.1,
         max_epochs=10,
+        dtype="float32",
         random_state=0,
     ).fit(X, y)
     assert "float64" in model.history_.events[0]
@@ -162,7 +174,14 @@ def test_the_condition_penalty_falls_back_with_the_solves() -> None:
 
 def test_a_trace_ends_where_the_model_stands(blobs) -> None:
     X, y = blobs
-    model = ProtoPINVClassifier(n_prototypes=12, hidden_sizes=8, max_epochs=9, dtype="float64", random_state=0)
+    model = ProtoPINVClassifier(
+        n_prototypes=12,
+        hidden_sizes=8,
+        max_epochs=9,
+        early_stopping=False,
+        dtype="float64",
+        random_state=0,
+    )
     trace = Trace(architecture_of(model.config()), every=4)
     model.fit(X, y, observer=trace)
     assert [point.epoch for point in trace.points] == [0, 4, 8]
@@ -196,7 +215,9 @@ def test_gaps_and_measures_of_a_network_that_is_known(generator: Generator) -> N
     train, test = Outputs(scaled + 0.001 * right, labels), Outputs(right.flip(0), labels)
     assert (train.error, test.error) == (0, pytest.approx(0.66, abs=0.01))
     assert train.margin == pytest.approx(0.101)
-    model = ProtoPINVClassifier(n_prototypes=6, hidden_sizes=4, max_epochs=1).fit(right.numpy(), labels.numpy())
+    model = ProtoPINVClassifier(n_prototypes=6, hidden_sizes=4, max_epochs=1).fit(
+        right.numpy(), labels.numpy()
+    )
     found = measure_generalisation(network, model.diagnose(), train, test)
     assert found.error_gap == pytest.approx(test.error)
     assert found.loss_gap == pytest.approx(test.loss - train.loss)
@@ -213,13 +234,30 @@ def test_a_trace_says_what_it_needs(blobs) -> None:
     with pytest.raises(ConfigError, match=r"every must be 1 or more\. Got 0"):
         Trace(architecture, every=0)
     with pytest.raises(ConfigError, match=r"A trace watches a bank"):
-        MLPBaselineClassifier(hidden_sizes=8, max_epochs=2).fit(*blobs, observer=Trace(architecture))
+        MLPBaselineClassifier(hidden_sizes=8, max_epochs=2).fit(
+            *blobs, observer=Trace(architecture)
+        )
 
 
 def test_a_fitted_model_stays_within_lemma_1(blobs) -> None:
-    model = ProtoPINVClassifier(n_prototypes=12, hidden_sizes=(8, 6), max_epochs=9, random_state=0).fit(*blobs)
+    model = ProtoPINVClassifier(
+        n_prototypes=12, hidden_sizes=(8, 6), max_epochs=9, random_state=0
+    ).fit(*blobs)
     moved = model.check_lemma(1e-6)
     assert len(moved) == 3
     assert all(0 < layer.change <= layer.bound * (1 + 1e-3) for layer in moved)
     with pytest.raises(NotFittedError):
         ProtoPINVClassifier().check_lemma()
+
+
+def test_a_model_is_diagnosed_by_what_was_used_not_by_what_was_set_later(blobs) -> None:
+    model = ProtoPINVClassifier(
+        n_prototypes=12, hidden_sizes=8, max_epochs=5, activation="tanh", random_state=0
+    ).fit(*blobs)
+    found, moved = model.diagnose(), model.check_lemma()
+    model.set_params(activation="relu", temperature=0.5, normalize_inputs=True)
+    assert model.diagnose() == found
+    assert model.check_lemma() == moved
+    again = diagnose(model.bank_.member(0), architecture_of(model.config_))
+    assert again == found
+    assert diagnose(model.bank_.member(0), architecture_of(model.config())) != found

@@ -165,7 +165,7 @@ def test_a_failed_fit_leaves_no_half_fitted_model(blobs) -> None:
 def test_a_bank_thrown_out_of_range_is_refused(blobs) -> None:
     X, y = blobs
     with pytest.raises(TrainingError, match=r"must be finite|must be solvable"):
-        quick(lr=1e30, lr_ratios=(1e8, 1e8, 1e8), max_epochs=1).fit(X, y)
+        quick(lr=1e30, lr_ratios=(1e8, 1e8, 1e8), max_epochs=1, dtype="float32").fit(X, y)
 
 
 @pytest.mark.parametrize(

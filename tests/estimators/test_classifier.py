@@ -13,10 +13,11 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from protopinv import ProtoPINVClassifier, load
+from protopinv import ConvStem, ImageCopies, ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.data import load_data
 from protopinv.errors import ConfigError
 from protopinv.estimators.checks import hold_out
+from protopinv.estimators.images import COPIES, STEM
 from protopinv.network import propagate
 from protopinv.train.config import FIELDS, offered_default
 
@@ -27,11 +28,28 @@ def quick(**options: object) -> ProtoPINVClassifier:
 
 
 def test_every_hyperparameter_is_a_constructor_argument_with_the_same_default() -> None:
-    params = ProtoPINVClassifier().get_params()
-    assert set(params) == {*FIELDS, "device", "random_state", "verbose"}
-    assert {name: params[name] for name in FIELDS} == {
-        name: offered_default(name) for name in FIELDS
+    images = {*STEM, *COPIES}
+    for estimator, own, others in (
+        (ProtoPINVClassifier(), {"class_weight"}, {"loss"}),
+        (ProtoPINVRegressor(), set(), {"label_smoothing"}),
+    ):
+        params = estimator.get_params()
+        fields = {*FIELDS} - images - others
+        beside = {"stem", "copies", "device", "random_state", "verbose", "warm_start"}
+        assert set(params) == fields | beside | own
+        assert {name: params[name] for name in fields} == {
+            name: offered_default(name) for name in fields
+        }
+    nested = nested_defaults(ProtoPINVClassifier(stem=ConvStem(), copies=ImageCopies()))
+    assert {**nested, "stem": "none", "image_copies": 0} == {
+        name: offered_default(name) for name in images
     }
+
+
+def nested_defaults(model: ProtoPINVClassifier) -> dict[str, object]:
+    params = model.get_params()
+    stem = {name: params[f"stem__{part}"] for name, part in STEM.items()}
+    return stem | {name: params[f"copies__{part}"] for name, part in COPIES.items()}
 
 
 @pytest.mark.parametrize(
@@ -62,6 +80,15 @@ def test_every_hyperparameter_is_a_constructor_argument_with_the_same_default() 
         {"solver": "primal"},
         {"solver": "dual"},
         {"dtype": "float64"},
+        {"dtype": "float32"},
+        {"early_stopping": "cross", "n_members": 1},
+        {"early_stopping": False, "n_members": 3},
+        {"learn_scale": True, "scale_lr_ratio": 0.5},
+        {"condition_penalty": 1e-3},
+        {"output_init": "normal"},
+        {"mixup": 0.1, "averaging": 0.8},
+        {"optimizer": "muon"},
+        {"hidden_decay": 0.01, "input_decay": 0.01, "output_decay": 0.01},
     ],
     ids=str,
 )
@@ -72,7 +99,9 @@ def test_every_option_learns_separable_classes(blobs, options: dict[str, object]
 
 def test_digits_are_learned() -> None:
     train, test = load_data("digits", split="train"), load_data("digits", split="test")
-    model = ProtoPINVClassifier(n_prototypes=60, hidden_sizes=(128,), max_epochs=100, random_state=0)
+    model = ProtoPINVClassifier(
+        n_prototypes=60, hidden_sizes=(128,), max_epochs=100, random_state=0
+    )
     assert model.fit(train.X, train.y).score(test.X, test.y) > 0.95
 
 
@@ -125,17 +154,26 @@ def test_probabilities_are_the_softmax_of_the_decision(blobs) -> None:
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
 
 
-def test_folding_changes_no_prediction(blobs) -> None:
-    """Solved weights behind the feature map, and one plain network, are the same function."""
+@pytest.mark.parametrize("members", [1, 5])
+def test_folding_changes_no_prediction(blobs, members: int) -> None:
+    """Solved weights behind the feature map, and one plain network, are the same function.
+
+    With several members it is their mean.
+    """
     from protopinv.network import solve_weights
     from protopinv.train.bank_step import architecture_of
 
     X, y = blobs
-    model = quick(projection="pls", hidden_sizes=(9, 7)).fit(X, y)
-    bank = model.bank_.to("cpu", torch.float64)
-    weights = solve_weights(bank, architecture_of(model.config())).weights
-    unfolded = propagate(model.features_.project(torch.from_numpy(X)), weights, "relu")
-    np.testing.assert_allclose(model.decision_function(X), unfolded, rtol=1e-9, atol=1e-9)
+    model = quick(projection="pls", hidden_sizes=(9, 7), learn_scale=True, n_members=members)
+    bank = model.fit(X, y).bank_.to("cpu", torch.float64)
+    assert bank.n_members == members
+    seen = model.features_.project(torch.from_numpy(X))
+    unfolded = []
+    for number in range(members):
+        weights = solve_weights(bank.member(number), architecture_of(model.config_)).weights
+        unfolded.append(propagate(seen, weights, "relu"))
+    expected = torch.stack(unfolded).mean(0)
+    np.testing.assert_allclose(model.decision_function(X), expected, rtol=1e-9, atol=1e-9)
 
 
 def test_the_seed_decides_everything(blobs) -> None:
@@ -172,18 +210,18 @@ def test_pipelines_and_searches_work() -> None:
 
 def test_validation_watches_without_early_stopping(blobs) -> None:
     X, y = blobs
-    model = quick(validation_fraction=0.2).fit(X, y)
+    model = quick(validation_fraction=0.2, early_stopping=False).fit(X, y)
     assert len(model.history_.validation_score) == model.n_iter_ == 60
     assert model.history_.kept_epoch == 59
 
 
 def test_held_out_rows_change_no_weight(blobs) -> None:
     X, y = blobs
-    first = quick(validation_fraction=0.2).fit(X, y)
+    first = quick(validation_fraction=0.2, early_stopping=False).fit(X, y)
     held_out = hold_out(y, 0.2, int(np.random.RandomState(0).randint(2**31 - 1)))
     moved = X.copy()
     moved[held_out] += 100
-    second = quick(validation_fraction=0.2).fit(moved, y)
+    second = quick(validation_fraction=0.2, early_stopping=False).fit(moved, y)
     assert all(map(torch.equal, first.network_.weights, second.network_.weights))
     assert first.history_.validation_score != second.history_.validation_score
 
@@ -207,11 +245,11 @@ def test_an_impossible_device_gives_one_clear_error(blobs, monkeypatch) -> None:
 def test_progress_goes_to_stderr_and_only_when_asked(blobs, capfd) -> None:
     quick().fit(*blobs)
     assert capfd.readouterr() == ("", "")
-    quick(verbose=1, validation_fraction=0.1).fit(*blobs)
+    quick(verbose=1, validation_fraction=0.1, early_stopping=False).fit(*blobs)
     captured = capfd.readouterr()
     assert captured.out == ""
     assert "epoch 60/60 loss " in captured.err
-    assert "validation 1.0000" in captured.err
+    assert "validation loss 0.0" in captured.err
 
 
 class TestPredictingFast:

@@ -164,7 +164,9 @@ def test_huge_and_tiny_values_come_out_moderate(
 
 def test_merging_with_a_single_row_is_stable() -> None:
     one, two = (
-        measure_moments([(torch.tensor([[x]], dtype=torch.float64), torch.zeros(1, 1).double(), None)])
+        measure_moments(
+            [(torch.tensor([[x]], dtype=torch.float64), torch.zeros(1, 1).double(), None)]
+        )
         for x in (1e8, 1e8 + 8)
     )
     merged: Moments = one.merge(two)

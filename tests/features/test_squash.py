@@ -74,7 +74,9 @@ def test_a_network_learns_from_tails_what_it_could_not_before(tmp_path: Path):
     X, y = heavy_rows(900)
     options = {"max_epochs": 120, "early_stopping": False, "random_state": 0, "device": "cpu"}
     plain = ProtoPINVClassifier(n_prototypes=60, scaling="feature", **options).fit(X[:600], y[:600])
-    squashed = ProtoPINVClassifier(n_prototypes=60, scaling="squash", **options).fit(X[:600], y[:600])
+    squashed = ProtoPINVClassifier(n_prototypes=60, scaling="squash", **options).fit(
+        X[:600], y[:600]
+    )
     assert plain.front_ is None
     assert squashed.score(X[600:], y[600:]) > plain.score(X[600:], y[600:]) + 0.03
     squashed.save(tmp_path / "m.safetensors")
@@ -92,7 +94,9 @@ def test_a_stem_and_squashed_columns_exclude_each_other():
 def test_a_file_with_a_broken_squash_is_refused(tmp_path: Path):
     X, y = heavy_rows(60)
     path = tmp_path / "m.safetensors"
-    model = ProtoPINVClassifier(n_prototypes=10, scaling="squash", max_epochs=5, early_stopping=False).fit(X, y)
+    model = ProtoPINVClassifier(
+        n_prototypes=10, scaling="squash", max_epochs=5, early_stopping=False
+    ).fit(X, y)
     whole = model.front_
     model.front_ = Squash(whole.chosen, whole.centre, torch.zeros_like(whole.width))
     model.save(path)
@@ -102,5 +106,7 @@ def test_a_file_with_a_broken_squash_is_refused(tmp_path: Path):
 
 def test_a_projection_may_follow():
     X, y = heavy_rows(300)
-    model = ProtoPINVClassifier(n_prototypes=20, scaling="squash", projection="pca", max_epochs=20).fit(X, y)
+    model = ProtoPINVClassifier(
+        n_prototypes=20, scaling="squash", projection="pca", max_epochs=20
+    ).fit(X, y)
     assert model.predict_proba(X).shape == (300, 2)

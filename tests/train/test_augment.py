@@ -109,7 +109,9 @@ def test_an_average_forgets_the_start_and_follows_the_steps() -> None:
 )
 def test_every_recipe_learns(blobs, options: dict[str, object]) -> None:
     X, y = blobs
-    model = ProtoPINVClassifier(n_prototypes=15, hidden_sizes=12, max_epochs=60, random_state=0, **options)
+    model = ProtoPINVClassifier(
+        n_prototypes=15, hidden_sizes=12, max_epochs=60, random_state=0, **options
+    )
     assert model.fit(X, y).score(X, y) == 1
 
 

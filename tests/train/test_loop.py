@@ -24,7 +24,6 @@ from protopinv.train.history import History
 from protopinv.train.loop import EpochReport, train
 from protopinv.train.rows import Rows
 
-
 CLASSES = Classes(np.arange(2))
 
 

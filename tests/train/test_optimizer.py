@@ -82,7 +82,7 @@ def drawn(seed: int, *shape: int) -> torch.Tensor:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("apart", [False, True])
 def test_members_are_updated_as_if_each_were_alone(kind: str, apart: bool) -> None:
-    """Apart: each has a rate, a decay and a ratio of its own, one misses a step, one starts over."""
+    """Apart: each has its rate, decay and ratio, one misses a step, one starts over."""
     peaks, decays, ratios = ([0.1, 0.02, 0.3], [0.0, 0.5, 0.1], [1.0, 0.5, 2.0])
     if not apart:
         peaks, decays, ratios = ([0.1] * 3, [0.5] * 3, [0.5] * 3)

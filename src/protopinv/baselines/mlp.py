@@ -8,6 +8,7 @@ from itertools import pairwise
 from numbers import Real
 from typing import Any, Self
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
@@ -20,7 +21,7 @@ from protopinv.estimators.fitting import with_fast_rows
 from protopinv.estimators.parameters import TrainingParameters, as_estimator, documented
 from protopinv.features import FeatureMap
 from protopinv.network import Network
-from protopinv.objective import Objective
+from protopinv.objective import Classes, Objective
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import Observer, train
 from protopinv.train.optimizer import Block
@@ -84,7 +85,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier, TrainingParameters):
         require_number(self, "weight_decay", Real, lambda v: v >= 0, "a number, 0 or more")
         device = resolve_device(self.device)
         checked, seed = self._checked(X, y, None), self._seed()
-        objective = self._classes_of(checked)
+        objective = self._objective_of(checked)
         source = self._source(checked, objective)
         given = {**self._given_here(), "image_shape": config.image_shape}
         config = with_fast_rows(settle(given, source.shape(device)), source, device)
@@ -107,7 +108,8 @@ class MLPBaselineClassifier(ProbabilisticClassifier, TrainingParameters):
             warnings.warn(warning, stacklevel=2)
         self._learn(checked)
         self.objective_ = objective
-        self.classes_ = objective.labels
+        known = objective.labels if isinstance(objective, Classes) else None
+        self.classes_ = np.arange(objective.n_outputs) if known is None else known
         self.config_ = config
         self.front_ = None if prepared.front is None else prepared.front.to("cpu")
         self.features_ = prepared.features.to("cpu")

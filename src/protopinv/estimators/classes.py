@@ -24,9 +24,14 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
 
     def _classes_of(self, checked: Checked) -> Classes:
         """The classes of one label a row."""
-        with data_errors():
-            check_classification_targets(checked.y)
+        if checked.y.ndim > 1:
+            raise DataError(
+                f"This classifier takes one class a row. y has {checked.y.shape[1]} columns. Give "
+                "one of them, or use ProtoPINVClassifier for several labels a row."
+            )
         y = plain_labels(checked.y)
+        with data_errors():
+            check_classification_targets(y)
         objective = Classes.of(y)
         if objective.n_outputs < 2:
             raise DataError(

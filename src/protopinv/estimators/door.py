@@ -189,7 +189,7 @@ def with_weight(checked: Checked, weight: NDArray[np.float64] | None) -> Checked
 
 
 def _columns(y: Any) -> int:
-    """Of a matrix; 1 for anything else. NumPy's own functions may not be asked of all that comes."""
+    """Of a matrix; 1 for anything else."""
     shape = np.asarray(y).shape
     return shape[1] if len(shape) == 2 else 1
 

@@ -65,7 +65,7 @@ class Labels(Objective):
         knob = self.label_smoothing
         if isinstance(knob, float | int) and knob == 0:
             return Judged(plain, chance.sub_(wanted).div_(self.n_labels), plain)
-        smoothing = torch.as_tensor(knob).to(outputs).view(-1, 1, 1)
+        smoothing = knob.to(outputs).view(-1, 1, 1) if isinstance(knob, Tensor) else knob
         wanted = wanted * (1 - smoothing) + smoothing / 2
         losses = (above - wanted * outputs).mean(1)
         return Judged(losses, chance.sub_(wanted).div_(self.n_labels), plain)

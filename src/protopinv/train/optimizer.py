@@ -50,7 +50,8 @@ class Optimizer:
         first = self.tensors[0]
         self.peak = _by_member(peak, len(first))
         self.restarts = 0
-        self._factor: Tensor | float = torch.ones((), device=first.device) if first.is_cuda else 1.0
+        # in the precision of what is trained: a rounded rate shows after a few steps in float64
+        self._factor: Tensor | float = first.new_ones(()) if first.is_cuda else 1.0
         self._adam = _Adam([self._settings(block) for block in blocks], self.peak)
 
     def set_rate(self, factor: float) -> None:
@@ -140,6 +141,7 @@ class _Adam:
             torch.tensor(
                 [[p * r for p, r in zip(self._peak, b.ratios, strict=True)], b.decays],
                 device=self._steps.device,
+                dtype=self._tensors[0].dtype if self._tensors else torch.float32,
             )
             for b in self._blocks
         ]
@@ -238,7 +240,7 @@ class _Adam:
             return
         steps, left_alone, rate, decay = (
             each.view(-1, *[1] * (tensor.ndim - 1))
-            for each in (self._steps, skip, rates * factor, decays)
+            for each in (self._steps.to(tensor.dtype), skip, rates * factor, decays)
         )
         new_mean = torch.lerp(mean, gradient, 1 - BETAS[0])
         new_square = BETAS[1] * square + (1 - BETAS[1]) * gradient.square()

@@ -50,4 +50,5 @@ def as_knob(values: Sequence[Any], device: torch.device | str = "cpu") -> Any:
     """The same from values."""
     if len(set(values)) == 1:
         return values[0]
-    return torch.tensor(values, device=device, dtype=torch.float32)
+    exact = torch.float64 if torch.device(device).type == "cpu" else torch.float32
+    return torch.tensor(values, device=device, dtype=exact)
