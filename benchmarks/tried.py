@@ -142,7 +142,7 @@ def with_lbfgs(step: BankStep, rows: Rows) -> None:
         )
         gradients, _ = step.pullback(solved, passed.gradients)
         for tensor, gradient in zip(step.trained, gradients, strict=True):
-            tensor.grad = None if gradient is None else gradient.clone()
+            tensor.grad = None if gradient is None else gradient.contiguous().clone()
         return passed.loss[0]
 
     optimizer.step(closure)

@@ -9,12 +9,14 @@ from results_page import recipe
 from benchmarks.images.accuracy import accuracy_table
 from benchmarks.images.contenders import ROWS
 from benchmarks.paper.text import NAMES
+from benchmarks.tables import tasks
 from benchmarks.tables.contest import FOLDS, LEVEL, SCORED_FOLDS, accuracies_of, standings
 from benchmarks.tables.text import each_table, standings_table
 from protopinv.bench.markdown import markdown
 from protopinv.bench.scores import percent
 from protopinv.bench.tasks import DATASETS, HELD_OUT
 from protopinv.train.settle import (
+    EXACT_ROWS,
     FOLDS_LEAST_OF_A_GROUP,
     FOLDS_LEAST_ROWS,
     FULL,
@@ -59,6 +61,15 @@ scored on {on_some} of the folds, those of {many:,} and more on one. One seed. U
 are level. *To LightGBM* is our accuracy minus its. Fit times are means over tables, on two cores.
 
 """
+TASKS = """\
+Nobody is tuned: both have their defaults, and both get features as they came; further rows scale
+features, or features and targets, for the MLP. Ours scales both inside. R2 is the mean over
+targets, micro-F1 counts every label of every row. {folds}-fold cross-validation for each of {seeds}
+seeds, mean ± standard deviation over seeds, in percent; tables of {some:,} rows and more are scored
+on {on_some} of the folds, those of {many:,} and more on one. Rows of rf1 follow each other in time
+and are dealt into folds at random, so its scores say nothing about forecasts.
+
+"""
 CHOSEN_HERE = (
     "The rules for our defaults were chosen on these tables, so look at the next ones too."
 )
@@ -91,7 +102,32 @@ def accuracy_page(newest: Mapping[str, Record]) -> str:
     for name, title in titles.items():
         if name in newest:
             lines += tables_section(newest[name], title, balanced=name == "imbalanced-cpu")
+    if "tasks-cpu" in newest:
+        lines += tasks_section(newest["tasks-cpu"])
     return "\n".join(lines) + "\n"
+
+
+def tasks_section(record: Record) -> list[str]:
+    """Numbers and several labels."""
+    (some, _), (many, on_some) = tasks.SCORED_FOLDS
+    prose = TASKS.format(
+        folds=tasks.FOLDS,
+        seeds=record["plan"]["seeds"],
+        some=some,
+        on_some=on_some,
+        many=many,
+    )
+    return [
+        "",
+        "## Numbers and several labels, without tuning",
+        "",
+        *prose.splitlines(),
+        *tasks.tasks_table(record),
+        "",
+        "`python -m benchmarks tasks --wheels FOLDER` makes this table.",
+        "",
+        f"<sub>{recipe(record)}</sub>",
+    ]
 
 
 def images_section(records: Sequence[Record]) -> list[str]:
@@ -179,8 +215,8 @@ def rules_section(record: Record | None) -> list[str]:
         "",
         '## What "auto" means',
         "",
-        "`ProtoPINVClassifier()` chooses by the shape of the data; `model.config_` says what it",
-        "chose. Whatever you give stays as given.",
+        "`ProtoPINVClassifier()` and `ProtoPINVRegressor()` choose by the shape of the data;",
+        "`model.config_` says what they chose. Whatever you give stays as given.",
         "",
         *markdown(header, rows),
         "",
@@ -196,7 +232,9 @@ def rules_section(record: Record | None) -> list[str]:
         f"{TABLE_FEATURES} features, are bfloat16;",
         "  solves and sums stay in float32.",
         f"- **Folds** need at least {FOLDS_LEAST_ROWS} rows, and {FOLDS_LEAST_OF_A_GROUP} for each",
-        "  class on average; with fewer all epochs are run.",
+        "  class on average; with fewer all epochs are run. Four banks that leave out a fold each",
+        "  are trained beside the one of all rows, and what is predicted is the mean of all five.",
+        f"- **Up to {EXACT_ROWS} rows** are trained on in float64.",
         *(["", *rules_measured(record)] if record is not None else []),
     ]
 

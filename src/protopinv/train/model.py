@@ -113,7 +113,7 @@ def train_population(
     held_out: NDArray[np.integer[Any]] | None = None,
     observer: Observer | None = None,
 ) -> list[Model | None]:
-    """Several models in one batch: each of its own configuration and seed, None for one given up.
+    """Several models in one batch, of a configuration and a seed each; None if no step was taken.
 
     Seeds draw the first banks. All else that is drawn is the same for all, by the first seed: the
     features, the order of batches, noise and dropout. So is the form of the solves. Epochs are not
@@ -133,7 +133,7 @@ def train_population(
     histories = train(step, rows, clock=clock, validation=prepared.validation, observer=observer)
     banks = step.state.to("cpu")
     weight = None if rows.weight is None else rows.weight[0]
-    loss = step.objective.constant_loss(rows.y, weight)
+    loss = objective.constant_loss(rows.y, weight)
     return [
         _folded(banks.members([number]), prepared, objective, configs[number], [history], loss)
         if history.skipped_steps < history.steps

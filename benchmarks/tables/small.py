@@ -1,0 +1,252 @@
+"""How long small tables take, against scikit-learn's MLP at its defaults, in one run.
+
+And what populations and processes cost: five members against one, several processes at once against
+one alone, a grid search on two processes against one.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from benchmarks.choices import require_some
+from benchmarks.tables.contest import ContestPlan, measure
+from benchmarks.tables.suite import IMBALANCED, Table, suite
+from protopinv.bench.markdown import markdown
+from protopinv.bench.plans import record_name, require_counts
+from protopinv.bench.record import Record, Say
+from protopinv.bench.speed_tables import readable
+from protopinv.bench.timing import medians
+from protopinv.estimators import ProtoPINVClassifier
+from protopinv.train.settle import SIZES
+
+MOST_ROWS = int(SIZES[0].most_rows)
+OURS, PEER, SCALED = "protopinv", "scikit-mlp", "scikit-mlp, scaled"
+WHO: dict[str, Callable[[int], Any]] = {
+    OURS: lambda seed: ProtoPINVClassifier(device="cpu", random_state=seed),
+    PEER: lambda seed: MLPClassifier(random_state=seed),
+    SCALED: lambda seed: make_pipeline(StandardScaler(), MLPClassifier(random_state=seed)),
+}
+# Tables on which five members are timed against one.
+MEMBERS_ON = ("iris", "digits")
+MEMBERS = 5
+PROCESSES = (1, 2, 4)
+GRID = {"ridge": [3.0, 10.0, 30.0, 100.0]}
+GRID_FOLDS = 3
+GRID_EPOCHS = 50
+
+
+@dataclass(frozen=True)
+class SmallPlan:
+    """What to measure; with no tables named, all balanced ones of the suite that are small."""
+
+    tables: tuple[str, ...] = ()
+    repeats: int = 5
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        require_counts(self, "repeats")
+
+
+def measure_small(
+    plan: SmallPlan,
+    *,
+    wheels: Path | None,
+    folder: Path,
+    fresh: bool = False,
+    say: Say = lambda _: None,
+) -> Record:
+    """Every table, then members, processes and the grid."""
+    loaders = {n: load for n, load in suite(wheels).items() if not n.startswith(IMBALANCED)}
+    require_some("tables", plan.tables or ("iris",), tuple(loaders))
+    names = plan.tables or tuple(loaders)
+    content = {
+        "task": "Seconds of a default fit on a whole table, medians, all in turns in one process",
+        "most_rows": MOST_ROWS,
+        **asdict(plan),
+        "tables": names,
+        "scaled": "its columns scaled to mean 0 and deviation 1",
+    }
+    name = record_name("small", "cpu", quick=plan.quick)
+    record = Record(folder, name, content, "cpu", fresh=fresh, say=say)
+    for name in names:
+        table = loaders[name]()
+        if len(table.y) <= MOST_ROWS:
+            cell = record.cell(f"table/{name}", partial(_table, table, plan))
+            times = [f"{who} {readable(cell['seconds'][who])}" for who in WHO]
+            say(f"{name:18} {', '.join(times)}, ratio {cell['ratio']:.2f}")
+    for name in MEMBERS_ON[: 1 if plan.quick else None]:
+        record.cell(f"members/{name}", partial(_members, loaders[name](), plan))
+        say(f"members, {name}: done")
+    record.cell("processes", partial(_processes, plan))
+    say("processes: done")
+    record.cell("grid", partial(_grid, loaders["iris"](), plan))
+    record.finish()
+    return record
+
+
+def _table(table: Table, plan: SmallPlan) -> dict[str, Any]:
+    """Median seconds of each on all rows, and the accuracy of each in the same folds."""
+    works = {who: partial(_fit, build(0), table) for who, build in WHO.items()}
+    contest = ContestPlan(quick=plan.quick)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a default is a default
+        seconds = medians(works, repeats=plan.repeats, device="cpu")
+        scores = {who: measure(table, build, contest) for who, build in WHO.items()}
+    return {
+        "seconds": seconds,
+        "ratio": seconds[OURS] / seconds[PEER],
+        "accuracies": {who: cell["accuracies"] for who, cell in scores.items()},
+        **{name: scores[OURS][name] for name in ("rows", "features", "classes")},
+    }
+
+
+def _fit(model: BaseEstimator, table: Table) -> None:
+    model.fit(table.X, table.y)
+
+
+def _members(table: Table, plan: SmallPlan) -> dict[str, Any]:
+    """Fits of one bank and of five in one batch, all epochs of both."""
+    works = {
+        str(n): partial(
+            _fit,
+            ProtoPINVClassifier(n_members=n, early_stopping=False, device="cpu", random_state=0),
+            table,
+        )
+        for n in (1, MEMBERS)
+    }
+    seconds = medians(works, repeats=plan.repeats, device="cpu")
+    return {"seconds": seconds, "rows": len(table.y), "features": table.X.shape[1]}
+
+
+def _processes(plan: SmallPlan) -> dict[str, Any]:
+    """Mean seconds of a default fit of iris while so many processes fit it at once.
+
+    As users start them: no variable says how many threads each may use.
+    """
+    rounds = 1 if plan.quick else plan.repeats
+    found: dict[str, list[float]] = {str(n): [] for n in PROCESSES}
+    for _ in range(rounds):
+        for n in PROCESSES:
+            found[str(n)].append(statistics.mean(_crowd(n, fits=2 if plan.quick else 10)))
+    return {"seconds": {n: statistics.median(times) for n, times in found.items()}}
+
+
+def _crowd(n: int, fits: int) -> list[float]:
+    """So many processes that begin together; the seconds a fit took in each."""
+    environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    command = [sys.executable, "-m", "benchmarks.tables.crowd", str(fits)]
+    crowd = [
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd=Path(__file__).parents[2],
+        )
+        for _ in range(n)
+    ]
+    for process in crowd:
+        _line(process)  # it is warm
+    for process in crowd:
+        if process.stdin is not None:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+    times = [float(_line(process)) for process in crowd]
+    for process in crowd:
+        process.communicate()
+    return times
+
+
+def _line(process: "subprocess.Popen[str]") -> str:
+    line = "" if process.stdout is None else process.stdout.readline()
+    if not line:
+        raise AssertionError("a process of the crowd said nothing")
+    return line
+
+
+def _grid(table: Table, plan: SmallPlan) -> dict[str, Any]:
+    """Twelve small fits by GridSearchCV, one after the other and by two processes."""
+
+    def search(jobs: int) -> None:
+        model = ProtoPINVClassifier(
+            max_epochs=GRID_EPOCHS, early_stopping=False, device="cpu", random_state=0
+        )
+        search = GridSearchCV(model, GRID, cv=GRID_FOLDS, n_jobs=jobs, refit=False)
+        search.fit(table.X, table.y)
+
+    works = {"1": partial(search, 1), "2": partial(search, 2)}
+    fits = len(GRID["ridge"]) * GRID_FOLDS
+    return {"seconds": medians(works, repeats=plan.repeats, device="cpu"), "fits": fits}
+
+
+def small_tables(record: Mapping[str, Any]) -> list[str]:
+    """Every table with its ratio, the mean ratio, and what members and processes cost."""
+    cells = record["cells"]
+    tables = {k.partition("/")[2]: cell for k, cell in cells.items() if k.startswith("table/")}
+    rows = []
+    for name, cell in tables.items():
+        size = f"{cell['rows']:,} x {cell['features']}, {cell['classes']}"
+        times = [readable(cell["seconds"][who]) for who in WHO]
+        scores = [f"{100 * statistics.mean(cell['accuracies'][who]):.2f}" for who in WHO]
+        ratios = [f"{cell['ratio']:.2f}", f"{_scaled_ratio(cell):.2f}"]
+        rows.append([name, size, *times, *ratios, *scores])
+    header = ["table", "rows x features, classes", *WHO, "ratio", "ratio, scaled"]
+    lines = markdown([*header, *(f"{who} %" for who in WHO)], rows)
+    return [*lines, "", *means(tables), "", *markdown(["", "seconds", "ratio"], _costs(cells))]
+
+
+def means(tables: Mapping[str, Any]) -> list[str]:
+    """What the ratios are on average, of fit times and of their logarithms."""
+    found = []
+    for title, ratios in (
+        (PEER, [cell["ratio"] for cell in tables.values()]),
+        (SCALED, [_scaled_ratio(cell) for cell in tables.values()]),
+    ):
+        mean, middle = statistics.mean(ratios), float(np.exp(np.mean(np.log(ratios))))
+        faster = sum(ratio < 1 for ratio in ratios)
+        found.append(
+            f"Our time to that of {title}: mean ratio {mean:.2f}, geometric mean {middle:.2f}; "
+            f"faster on {faster} of {len(ratios)} tables."
+        )
+    return found
+
+
+def _scaled_ratio(cell: Mapping[str, Any]) -> float:
+    return float(cell["seconds"][OURS] / cell["seconds"][SCALED])
+
+
+def _costs(cells: Mapping[str, Any]) -> list[list[str]]:
+    rows = []
+    for key, cell in cells.items():
+        if key.startswith("members/"):
+            one, five = cell["seconds"]["1"], cell["seconds"][str(MEMBERS)]
+            title = f"{MEMBERS} members against 1, {cell['rows']:,} x {cell['features']}"
+            rows.append([title, f"{readable(five)} against {readable(one)}", f"{five / one:.2f}"])
+    if "processes" in cells:
+        seconds = cells["processes"]["seconds"]
+        for n in PROCESSES[1:]:
+            many, alone = seconds[str(n)], seconds["1"]
+            title = f"a fit of iris while {n} processes fit, against 1"
+            told = f"{readable(many)} against {readable(alone)}"
+            rows.append([title, told, f"{many / alone:.2f}"])
+    if "grid" in cells:
+        one, two = (cells["grid"]["seconds"][n] for n in ("1", "2"))
+        title = f"GridSearchCV of {cells['grid']['fits']} small fits, 2 processes against 1"
+        rows.append([title, f"{readable(two)} against {readable(one)}", f"{two / one:.2f}"])
+    return rows
