@@ -72,15 +72,18 @@ def pick_rows(
     group without rows picks from all.
     """
     direction = torch.randn(X.shape[1], generator=generator, dtype=torch.float64).to(X)
-    n_groups = int(max(wanted.max(), groups.max())) + 1
+    n_groups = max(int(wanted.max()), int(groups.max())) + 1
     starts = torch.rand(n_groups, generator=generator, dtype=torch.float64)
-    keys = (X @ direction).double().cpu()
-    mass = torch.ones_like(keys) if weight is None else weight.detach().cpu().double()
-    of_rows, of_prototypes = groups.cpu(), wanted.cpu()
-    along = keys.argsort(stable=True)
-    along = along[mass[along] > 0]
-    order = along[of_rows[along].argsort(stable=True)]
-    edges = torch.searchsorted(of_rows[order], torch.arange(n_groups + 1)).tolist()
+    # sorted where the rows are: a GPU does that at once
+    groups, along = groups.to(X.device), (X @ direction).argsort(stable=True)
+    if weight is not None:
+        along = along[weight.to(X.device)[along] > 0]
+    order = along[groups[along].argsort(stable=True)]
+    places_of = torch.arange(n_groups + 1, device=X.device)
+    edges = torch.searchsorted(groups[order], places_of).tolist()
+    along, order, of_prototypes = along.cpu(), order.cpu(), wanted.cpu()
+    mass = torch.ones(len(X)) if weight is None else weight.detach().cpu()
+    mass = mass.double()
     picked = torch.empty_like(of_prototypes)
     for group in of_prototypes.unique().tolist():
         slots = (of_prototypes == group).nonzero()[:, 0]

@@ -192,7 +192,7 @@ def _first_bank(
     """Inputs, hidden targets and outputs as the configuration asks."""
     p, generator = config.n_prototypes, Generator().manual_seed(seed)
     wanted = balanced_groups(p, objective.n_groups)
-    groups = objective.groups(rows.y).cpu()
+    groups = objective.groups(rows.y)
     picked = pick_rows(rows.X, wanted, groups, generator, weight).to(rows.X.device)
     if config.input_init == "stratified":
         inputs = rows.X[picked]
