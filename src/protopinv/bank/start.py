@@ -72,26 +72,33 @@ def pick_rows(
     group without rows picks from all.
     """
     direction = torch.randn(X.shape[1], generator=generator, dtype=torch.float64).to(X)
+    wanted = wanted.cpu()
     n_groups = max(int(wanted.max()), int(groups.max())) + 1
     starts = torch.rand(n_groups, generator=generator, dtype=torch.float64)
-    # sorted where the rows are: a GPU does that at once
-    groups, along = groups.to(X.device), (X @ direction).argsort(stable=True)
+    # All rows are handled where they are: a GPU does that at once, and waking the threads of a
+    # large host takes longer than the rest of a start.
+    device = X.device
+    groups, along = groups.to(device), (X @ direction).argsort(stable=True)
+    mass = torch.ones_like(along) if weight is None else weight.to(device)
     if weight is not None:
-        along = along[weight.to(X.device)[along] > 0]
+        along = along[mass[along] > 0]
     order = along[groups[along].argsort(stable=True)]
-    places_of = torch.arange(n_groups + 1, device=X.device)
-    edges = torch.searchsorted(groups[order], places_of).tolist()
-    along, order, of_prototypes = along.cpu(), order.cpu(), wanted.cpu()
-    mass = torch.ones(len(X)) if weight is None else weight.detach().cpu()
-    mass = mass.double()
-    picked = torch.empty_like(of_prototypes)
-    for group in of_prototypes.unique().tolist():
-        slots = (of_prototypes == group).nonzero()[:, 0]
-        members = order[edges[group] : edges[group + 1]]
-        if len(members) == 0:  # a rare class may have no row left after the hold-out
-            members = along
-        upto = mass[members].cumsum(0)
-        places = (starts[group] + torch.arange(len(slots))) / len(slots) * upto[-1]
-        at = torch.searchsorted(upto, places, right=True).clamp_max(len(members) - 1)
-        picked[slots] = members[at]
-    return picked
+    edges = torch.searchsorted(groups[order], torch.arange(n_groups + 1, device=device))
+    chosen = wanted.to(device)
+    first, last = edges[chosen], edges[chosen + 1] - 1
+    upto = torch.cat([torch.zeros(1, device=device), mass[order]]).double().cumsum(0)
+    turn, asked = _turns(wanted)
+    share = ((starts[wanted] + turn) / asked).to(device)
+    places = upto[first] + share * (upto[last + 1] - upto[first])
+    at = torch.searchsorted(upto, places, right=True) - 1
+    picked = order[at.clamp(first, last.clamp_min(first)).clamp_max(len(order) - 1)]
+    # a rare class may have no row left after the hold-out
+    instead = along[(share * len(along)).long().clamp_max(len(along) - 1)]
+    return torch.where(last < first, instead, picked)
+
+
+def _turns(wanted: Int[Tensor, " p"]) -> tuple[Int[Tensor, " p"], Int[Tensor, " p"]]:
+    """For each prototype how many before it want the same group, and how many do in all."""
+    wanted = wanted.cpu()
+    same = wanted[:, None] == wanted
+    return same.tril(-1).sum(1), same.sum(1)
