@@ -87,7 +87,7 @@ def test_a_trial_that_cannot_be_trained_is_passed_over(blobs) -> None:
 
 def test_the_default_space_is_valid_everywhere(blobs) -> None:
     X, y = blobs
-    found = tune(X, y, n_trials=3, estimator=ProtoPINVClassifier(device="cpu"))
+    found = tune(X, y, n_trials=2, estimator=ProtoPINVClassifier(device="cpu"))
     assert set(found.parameters) <= set(ProtoPINVClassifier().get_params())
     assert found.model.n_iter_ == found.parameters["max_epochs"]  # nothing is stopped early
 
@@ -95,10 +95,10 @@ def test_the_default_space_is_valid_everywhere(blobs) -> None:
 def test_numbers_are_searched_for_by_r2(blobs) -> None:
     X, y = blobs
     short = ProtoPINVRegressor(max_epochs=30, device="cpu")
-    found = tune(X, X[:, 0] * 3 + 7, n_trials=6, estimator=short, space=small_space)
+    found = tune(X, X[:, 0] * 3 + 7, n_trials=3, estimator=short, space=small_space)
     assert isinstance(found.model, ProtoPINVRegressor)
     assert 0.5 < found.score <= 1
-    whole = tune(X, y.astype(float), n_trials=2, estimator=ProtoPINVRegressor(device="cpu"))
+    whole = tune(X, y.astype(float), n_trials=1, estimator=ProtoPINVRegressor(device="cpu"))
     assert "label_smoothing" not in whole.parameters
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.cli import app
 from benchmarks.paper.evidence import Ablations
+from protopinv.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 DATA = pytest.mark.skipif(
@@ -96,12 +99,15 @@ def test_ablations_keep_all_that_their_questions_ask_for(tmp_path: Path) -> None
         (["ablations", "--seeds", "-1", "--quick"], "seeds must be 1 or more. Got -1"),
     ],
 )
-def test_bad_options_are_one_line_and_an_exit_code(
-    options: list[str], message: str, tmp_path: Path
-) -> None:
-    command = [sys.executable, "-m", "benchmarks", *options, "--records", str(tmp_path)]
+def test_bad_options_are_named(options: list[str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        app([*options, "--records", str(tmp_path)], standalone_mode=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks", "paper", "--seeds", "0"]
+    command += ["--records", str(tmp_path)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 2
-    assert result.stderr.startswith(f"error: {message}")
-    assert result.stderr.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
+    assert result.stderr == "error: seeds must be 1 or more. Got 0. Raise it.\n"

@@ -72,7 +72,7 @@ def test_tasks_are_measured_and_told(wheels: Path, tmp_path: Path, monkeypatch) 
 
 def test_small_tables_are_measured_and_told(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(small, "PROCESSES", (1, 2))
-    plan = SmallPlan(tables=("iris",), quick=True)
+    plan = SmallPlan(tables=("iris",), repeats=1, quick=True)
     record = measure_small(plan, wheels=None, folder=tmp_path)
     kept = json.loads(record.path.read_text())
     assert set(kept["cells"]) == {"table/iris", "members/iris", "processes", "grid"}

@@ -102,9 +102,16 @@ class EpochChoice:
         torch._foreach_copy_(self._recent[len(self._losses) % len(self._recent)], list(tensors))
 
     def judge(self, held_loss: Float[Tensor, " m"]) -> None:
-        """The loss of each member on the rows it left out, in the state remembered last."""
+        """The loss of each member on the rows it left out, in the state remembered last.
+
+        A fold that was given up has none, and the others decide.
+        """
         folds = held_loss[self._n_full :]
-        self._losses.append(folds.mean() if self._on_gpu else sum(folds.tolist()) / len(folds))
+        if self._on_gpu:
+            self._losses.append(folds.nanmean())
+        else:
+            known = [loss for loss in folds.tolist() if not math.isnan(loss)]
+            self._losses.append(sum(known) / len(known) if known else math.inf)
         if len(self._losses) > HALF:
             self._decide(len(self._losses) - 1 - HALF)
 
