@@ -58,8 +58,8 @@ class Rows:
 
     def cloned(self) -> "Rows":
         """A copy that shares nothing with these rows."""
-        parts = (self.X, self.y, self.weight, self.held, self.fold)
-        return Rows(*(None if part is None else part.clone() for part in parts))  # type: ignore[arg-type]
+        there = {name: part for name, part in vars(self).items() if part is not None}
+        return Rows(**{name: part.clone() for name, part in there.items()})
 
     def _taken(self, chosen: slice | Tensor) -> "Rows":
         def of(by_member: Tensor | None) -> Tensor | None:

@@ -60,8 +60,8 @@ class StepReport:
 
     def cloned(self) -> "StepReport":
         """A copy, for the next replay of a graph overwrites what it returned."""
-        parts = (self.loss, self.held_loss, self.held_score)
-        return StepReport(*(None if part is None else part.clone() for part in parts))  # type: ignore[arg-type]
+        there = {name: part for name, part in vars(self).items() if part is not None}
+        return StepReport(**{name: part.clone() for name, part in there.items()})
 
 
 class Step(ABC, Generic[SolvedKind]):
