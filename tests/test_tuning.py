@@ -67,7 +67,7 @@ def test_poor_trials_are_given_up(blobs) -> None:
     def space(trial: Any, n_rows: int) -> dict[str, Any]:
         return {**small_space(trial, n_rows), "lr": next(rates), "output_init": "normal"}
 
-    long = ProtoPINVClassifier(max_epochs=120, device="cpu")
+    long = ProtoPINVClassifier(max_epochs=60, device="cpu")
     found = tune(X, y, n_trials=10, estimator=long, space=space)
     assert found.n_pruned >= 2
     assert found.parameters["lr"] == 0.1
@@ -89,7 +89,25 @@ def test_the_default_space_is_valid_everywhere(blobs) -> None:
     X, y = blobs
     found = tune(X, y, n_trials=2, estimator=ProtoPINVClassifier(device="cpu"))
     assert set(found.parameters) <= set(ProtoPINVClassifier().get_params())
-    assert found.model.n_iter_ == found.parameters["max_epochs"]  # nothing is stopped early
+    assert found.model.config_.early_stopping == "cross"
+
+
+def test_folds_that_train_beside_a_trial_score_it(blobs) -> None:
+    X, y = blobs
+    found = tune(X, y, n_trials=1, estimator=SHORT, space=small_space, random_state=3)
+    alone = ProtoPINVClassifier(**SHORT.get_params()).set_params(
+        **found.parameters, early_stopping="cross", random_state=3
+    )
+    assert found.score == alone.fit(X, y).history_.kept_score
+    np.testing.assert_array_equal(found.model.predict_proba(X), alone.predict_proba(X))
+
+
+def test_who_says_how_to_stop_is_scored_on_a_fifth_of_the_rows(blobs) -> None:
+    X, y = blobs
+    all_epochs = ProtoPINVClassifier(max_epochs=30, early_stopping=False, device="cpu")
+    found = tune(X, y, n_trials=1, estimator=all_epochs, space=small_space)
+    assert found.model.n_iter_ == 30
+    assert (found.score * len(y) / 5) % 1 == pytest.approx(0)
 
 
 def test_numbers_are_searched_for_by_r2(blobs) -> None:
@@ -98,7 +116,11 @@ def test_numbers_are_searched_for_by_r2(blobs) -> None:
     found = tune(X, X[:, 0] * 3 + 7, n_trials=3, estimator=short, space=small_space)
     assert isinstance(found.model, ProtoPINVRegressor)
     assert 0.5 < found.score <= 1
-    whole = tune(X, y.astype(float), n_trials=1, estimator=ProtoPINVRegressor(device="cpu"))
+
+    def for_classes(trial: Any, n_rows: int) -> dict[str, Any]:
+        return {**small_space(trial, n_rows), "label_smoothing": 0.1}
+
+    whole = tune(X, y.astype(float), n_trials=1, estimator=short, space=for_classes)
     assert "label_smoothing" not in whole.parameters
 
 
@@ -167,7 +189,7 @@ def test_optuna_talks_afterwards_as_it_did_before(blobs, fails: bool) -> None:
         b"[1, 2]\n",
         b"\x80\xff\x00\n",
         b'{"op_code":0}\n',
-        b'{"op_code":0,"worker_id":"w","study_name":"protopinv-2","directions":[2]}\n{"op_c',
+        b'{"op_code":0,"worker_id":"w","study_name":"protopinv-3","directions":[2]}\n{"op_c',
     ],
     ids=["a table", "text", "another JSON", "a list", "bytes", "half an entry", "cut short"],
 )

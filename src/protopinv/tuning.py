@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
+from sklearn.model_selection import train_test_split
 
 from protopinv.errors import (
     ConfigError,
@@ -22,19 +22,18 @@ from protopinv.errors import (
 from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.files import require_file
 from protopinv.optional import require
-from protopinv.train.loop import EpochReport
-from protopinv.train.settle import SIZES, is_auto
+from protopinv.train.loop import EpochReport, Observer
+from protopinv.train.settle import FOLDS, SIZES, folds_serve, is_auto
 
 # The number changes with the default space: an old study cannot go on in a new one.
-STUDY = "protopinv-2"
-# Small tables are scored in three folds, larger ones on one fifth of the rows.
-FEW_ROWS = 2_000
-FOLDS = 3
+STUDY = "protopinv-3"
 Estimator = ProtoPINVClassifier | ProtoPINVRegressor
+# Larger tables are scored on this share of their rows, small ones in folds.
 HELD_OUT = 0.2
 # Reports to the pruner in a training; on a GPU a report waits for the device. They are counted in
 # shares of its length, so that long and short trainings are compared at the same height.
 REPORTS = 25
+EVERY_MEMBER, THE_FOLDS = slice(None), slice(-FOLDS, None)
 REPORTS_BEFORE_PRUNING = 5
 
 
@@ -58,7 +57,7 @@ class Tuned:
 def default_space(trial: Any, n_rows: int) -> dict[str, Any]:
     """One configuration; every range is given here, wide enough for images and for small tables.
 
-    The number of epochs is searched like the rest.
+    The number of epochs is searched like the rest; where folds choose, it is how many at most.
     """
     small = n_rows <= SIZES[-2].most_rows
     depth = trial.suggest_int("depth", 1, 2)
@@ -105,17 +104,23 @@ def tune(
     ``estimator`` gives what the space leaves alone (device, projection, a stem), and its type says
     what is searched for; by default it is a ProtoPINVClassifier. With a
     ``study_file`` a search that was stopped goes on: ``n_trials`` counts those of earlier calls.
-    No training is stopped early unless the estimator or the space asks for it. ``random_state``
-    is the seed of trials, splits and models. Ctrl-C ends the search and trains the best so far.
+    ``random_state`` is the seed of trials, splits and models. Ctrl-C ends the search and trains the
+    best so far.
+
+    On tables that are small enough for it, folds train beside every trial in one batch, choose its
+    epochs and score it. On larger ones, and where ``early_stopping`` is given, a fifth of the rows
+    is held out, and nothing stops early unless the estimator or the space asks for it.
     """
     if n_trials < 1:
         raise ConfigError(f"n_trials must be 1 or more. Got {n_trials}. Raise it.")
     optuna = require("optuna", extra="tune", why="Tuning")
     base = ProtoPINVClassifier() if estimator is None else clone(estimator)
-    if is_auto(base.early_stopping):
-        base.set_params(early_stopping=False)
     # Trials take rows apart; the winner is given X as it came, and learns its column names.
-    objective = _Objective(optuna, base, np.asarray(X), np.asarray(y), space, random_state)
+    rows, targets = np.asarray(X), np.asarray(y)
+    by_folds = is_auto(base.early_stopping) and _folds_serve(base, targets)
+    if is_auto(base.early_stopping):
+        base.set_params(early_stopping="cross" if by_folds else False)
+    objective = _Objective(optuna, base, rows, targets, space, random_state)
     with _quiet(optuna):
         study = _study(optuna, study_file, random_state)
         with _shown(n_trials, enabled=bool(verbose)) as show, _kept_in(study_file):
@@ -253,32 +258,46 @@ class _Objective:
         self._X, self._y = X, y
         self._space = space
         self._seed = seed
-        self._splits = _splits(y, seed, is_classes=_has_classes(base, y))
+        self._has_classes = _has_classes(base, y)
 
     def __call__(self, trial: Any) -> float:
         parameters = self._space(trial, len(self._y))
         if isinstance(self._base, ProtoPINVRegressor):  # the default space has it for all tasks
             parameters = {k: v for k, v in parameters.items() if k != "label_smoothing"}
         trial.set_user_attr("parameters", parameters)
-        scores = []
-        for fold, (train, test) in enumerate(self._splits):
-            model = _with(self._base, parameters, self._seed)
-            # Only the first fold is watched: a trial that is poor there is given up.
-            observer = self._watch(trial) if fold == 0 else None
-            if model.early_stopping is not True:  # otherwise every training needs its own rows
-                model.set_params(validation_fraction=0.1 if fold == 0 else 0.0)
-            model.fit(self._X[train], self._y[train], observer=observer)
-            if model.history_.ending == "interrupted":
-                raise KeyboardInterrupt
-            scores.append(_score(model, self._X[test], self._y[test]))
-        return float(np.mean(scores))
+        model = _with(self._base, parameters, self._seed)
+        if model.early_stopping == "cross":
+            return self._score_of_folds(trial, model)
+        return self._score_of_hold_out(trial, model)
 
-    def _watch(self, trial: Any) -> Callable[[EpochReport], None]:
+    def _score_of_folds(self, trial: Any, model: Estimator) -> float:
+        """What the folds say on average at the epoch that they chose."""
+        self._fit(model, self._X, self._y, self._watch(trial, THE_FOLDS))
+        score = model.history_.kept_score
+        if score is None:
+            raise TrainingError("A trial needs an epoch at its end. This one has none.")
+        return score
+
+    def _score_of_hold_out(self, trial: Any, model: Estimator) -> float:
+        train, test = _split(self._y, self._seed, is_classes=self._has_classes)
+        if model.early_stopping is False:  # otherwise it holds out rows of its own
+            model.set_params(validation_fraction=0.1)
+        self._fit(model, self._X[train], self._y[train], self._watch(trial))
+        return _score(model, self._X[test], self._y[test])
+
+    def _fit(self, model: Estimator, X: Any, y: Any, observer: Observer) -> None:
+        model.fit(X, y, observer=observer)
+        if model.history_.ending == "interrupted":
+            raise KeyboardInterrupt
+
+    def _watch(self, trial: Any, judges: slice = EVERY_MEMBER) -> Observer:
+        """Tells the pruner how it goes, by the members that hold rows out."""
+
         def observe(report: EpochReport) -> None:
             now, before = (REPORTS * (report.epoch + n) // report.n_epochs for n in (1, 0))
             if now == before or report.validation_score is None:
                 return
-            trial.report(float(report.validation_score.mean()), now)
+            trial.report(float(report.validation_score[judges].mean()), now)
             if trial.should_prune():
                 raise self._optuna.TrialPruned
 
@@ -297,16 +316,17 @@ def _score(model: Estimator, X: Any, y: Any) -> float:
     return float(model.score(X, y))
 
 
-def _splits(y: Any, seed: int | None, *, is_classes: bool) -> list[tuple[Any, Any]]:
-    rows = np.arange(len(y))
-    stratify = None
-    if is_classes and np.unique(y, return_counts=True)[1].min() >= FOLDS:
-        stratify = y
-    if len(y) < FEW_ROWS and (stratify is not None or not is_classes) and len(y) >= FOLDS:
-        kind = KFold if stratify is None else StratifiedKFold
-        return list(kind(FOLDS, shuffle=True, random_state=seed).split(rows, stratify))
-    train, test = train_test_split(rows, test_size=HELD_OUT, random_state=seed, stratify=stratify)
-    return [(train, test)]
+def _folds_serve(base: Estimator, y: Any) -> bool:
+    return folds_serve(len(y), len(np.unique(y)) if _has_classes(base, y) else 1)
+
+
+def _split(y: Any, seed: int | None, *, is_classes: bool) -> tuple[Any, Any]:
+    """Row numbers to train on and to be scored on, of every class where there are two at least."""
+    stratify = y if is_classes and np.unique(y, return_counts=True)[1].min() > 1 else None
+    train, test = train_test_split(
+        np.arange(len(y)), test_size=HELD_OUT, random_state=seed, stratify=stratify
+    )
+    return train, test
 
 
 def _with(base: Estimator, parameters: dict[str, Any], seed: int | None) -> Estimator:

@@ -104,6 +104,12 @@ def size_of(shape: DataShape) -> Size:
     return next(size for size in SIZES if shape.n_rows <= size.most_rows)
 
 
+def folds_serve(n_rows: int, n_groups: int) -> bool:
+    """Whether folds should choose the epochs of a table like this."""
+    enough = max(FOLDS_LEAST_ROWS, FOLDS_LEAST_OF_A_GROUP * n_groups)
+    return enough <= n_rows and next(s for s in SIZES if n_rows <= s.most_rows).chooses_epochs
+
+
 def _n_prototypes(_: Values, shape: DataShape) -> int:
     if shape.n_groups > MOST_PROTOTYPES:
         raise ConfigError(
@@ -146,8 +152,7 @@ def _early_stopping(values: Values, shape: DataShape) -> bool | str:
     fraction = values["validation_fraction"]
     if not is_auto(fraction) and fraction != 0:
         return True  # a hold-out is asked for
-    enough = max(FOLDS_LEAST_ROWS, FOLDS_LEAST_OF_A_GROUP * shape.n_groups)
-    return "cross" if size_of(shape).chooses_epochs and shape.n_rows >= enough else False
+    return "cross" if folds_serve(shape.n_rows, shape.n_groups) else False
 
 
 def _n_members(values: Values, _: DataShape) -> int:

@@ -1,0 +1,149 @@
+"""Numbers, labels and weights of rows on the command line."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from protopinv import load
+from protopinv.cli.output import ExitCode
+from tests.cli.commands import answered, assert_refused, run
+
+
+@pytest.fixture(scope="module")
+def tables(folder: Path) -> Path:
+    """Numbers, two numbers, three labels, weights: what other tasks are trained on."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((120, 3))
+    columns = {f"x{index}": column for index, column in enumerate(X.T)}
+    pl.DataFrame(
+        {
+            **columns,
+            "price": 100 + 20 * X[:, 0] - 5 * X[:, 1],
+            "size": X[:, 2] * 3,
+            "red": (X[:, 0] > 0).astype(int),
+            "old": X[:, 1] > 0,
+            "big": (X[:, 2] > 0.5).astype(float),
+            "grade": np.round(X[:, 0]).astype(int),
+            "count": np.arange(120),
+            "often": random.integers(1, 4, 120),
+        }
+    ).write_csv(folder / "things.csv")
+    return folder
+
+
+OTHERS = {"price", "size", "red", "old", "big", "grade", "count", "often"}
+
+
+def trained(tables: Path, target: str, *options: str) -> tuple[dict, Path]:
+    """A model for the features x0, x1, x2 only."""
+    out = tables / "task.safetensors"
+    drop = ",".join(sorted(OTHERS - set(target.split(",")) - set(options)))
+    result = run(
+        *("train", tables / "things.csv", "--target", target, "-o", out, "--drop", drop, "--json"),
+        *("--n-prototypes", "20", "--hidden-sizes", "16", "--max-epochs", "120", *options),
+    )
+    assert result.returncode == 0, result.stderr
+    answer = json.loads(result.stdout)
+    assert f"task: {answer['task']} (" in result.stderr or "--task" in options
+    return answer, out
+
+
+@pytest.mark.parametrize(
+    ("target", "task", "sizes"),
+    [
+        ("price", "regression", {"targets": 1}),
+        ("price,size", "regression", {"targets": 2}),
+        ("red,price", "regression", {"targets": 2}),
+        ("red,old,big", "multi-label", {"labels": 3}),
+        ("old", "classification", {"classes": 2}),
+        ("grade", "classification", {}),
+        ("count", "regression", {"targets": 1}),
+    ],
+)
+def test_the_target_says_which_task_it_is(
+    tables: Path, target: str, task: str, sizes: dict
+) -> None:
+    answer, _ = trained(tables, target, "--max-epochs", "2")
+    assert answer["task"] == task
+    assert sizes.items() <= answer.items()
+
+
+def test_numbers_are_trained_scored_and_predicted(tables: Path) -> None:
+    _, model = trained(tables, "price,size", "--validation-fraction", "0.2")
+    score = answered("evaluate", model, tables / "things.csv", "--target", "price,size")
+    assert score["r2"] > 0.9
+    assert [part["target"] for part in score["per_target"]] == ["price", "size"]
+    assert score["rmse"] == pytest.approx(np.mean([p["rmse"] for p in score["per_target"]]))
+    text = run("evaluate", model, tables / "things.csv", "--target", "price,size").stdout
+    assert re.search(r"^price +0\.9", text, re.MULTILINE)
+    predicted = answered("predict", model, tables / "things.csv")
+    X = pl.read_csv(tables / "things.csv").select("x0", "x1", "x2")
+    expected = load(model).predict(X)
+    assert list(predicted) == ["prediction_1", "prediction_2"]
+    np.testing.assert_array_equal(np.column_stack(list(predicted.values())), expected)
+    told = answered("inspect", model)
+    assert (told["task"], told["targets"], told["members"]) == ("regression", 2, 1)
+    assert "validation_r2" in told
+    refused = run("predict", model, tables / "things.csv", "--proba")
+    assert_refused(refused, ExitCode.USAGE, "predicts numbers. Leave out --proba.")
+    refused = run("evaluate", model, tables / "things.csv", "--target", "price")
+    assert_refused(refused, ExitCode.DATA, "Targets must be those of the model: 2")
+
+
+def test_one_number_is_called_prediction(tables: Path) -> None:
+    _, model = trained(tables, "price", "--loss", "huber")
+    assert load(model).config_.loss == "huber"
+    assert list(answered("predict", model, tables / "things.csv")) == ["prediction"]
+    text = run("evaluate", model, tables / "things.csv", "--target", "price").stdout
+    assert "r2 " in text
+    assert "target" not in text.replace("targets", "")
+
+
+def test_labels_are_trained_scored_and_predicted(tables: Path) -> None:
+    _, model = trained(tables, "red,old,big")
+    score = answered("evaluate", model, tables / "things.csv", "--target", "red,old,big")
+    assert score["micro_f1"] > 0.9
+    assert [part["label"] for part in score["per_label"]] == ["red", "old", "big"]
+    predicted = answered("predict", model, tables / "things.csv", "--proba")
+    kinds = ("prediction", "probability")
+    assert list(predicted) == [f"{kind}_{n}" for kind in kinds for n in (1, 2, 3)]
+    chance = np.array([predicted[f"probability_{n}"] for n in (1, 2, 3)])
+    answers = np.array([predicted[f"prediction_{n}"] for n in (1, 2, 3)])
+    np.testing.assert_array_equal(chance > 0.5, answers == 1)
+
+
+def test_weights_reach_training_and_scores(tables: Path) -> None:
+    _, plain = trained(tables, "price", "--drop", "often")
+    before = load(plain).network_.weights[0]
+    drop = ",".join(sorted(OTHERS - {"price", "often"}))
+    out = tables / "weighted.safetensors"
+    answered(
+        *("train", tables / "things.csv", "--target", "price", "--weight", "often", "-o", out),
+        *("--n-prototypes", "20", "--hidden-sizes", "16", "--max-epochs", "120", "--drop", drop),
+    )
+    model = load(out)
+    assert model.feature_names_in_.tolist() == ["x0", "x1", "x2"]
+    assert not model.network_.weights[0].equal(before)
+    scored = ("evaluate", out, tables / "things.csv", "--target", "price")
+    assert answered(*scored, "--weight", "often")["mae"] != answered(*scored)["mae"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        ("--target price --task multi-label", ExitCode.USAGE, "Got one target"),
+        ("--target red,old --task classification", ExitCode.USAGE, "has one target. Got 2"),
+        ("--target grade --loss huber --task classification", ExitCode.USAGE, "--loss does not go"),
+        ("--target price --task regression --label-smoothing 0.1", ExitCode.USAGE, "does not go"),
+        ("--target price --weight oftn", ExitCode.DATA, "Did you mean 'often'?"),
+        ("--target price,siz", ExitCode.DATA, "Did you mean 'size'?"),
+    ],
+)
+def test_what_does_not_fit_a_task_is_refused(
+    tables: Path, options: str, code: ExitCode, words: str
+) -> None:
+    assert_refused(run("train", tables / "things.csv", *options.split()), code, words)

@@ -1,0 +1,73 @@
+"""protopinv evaluate, predict, inspect, diagnose: a model that is there is used and looked at."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from protopinv import load
+from tests.cli.commands import answered, run
+
+
+@pytest.mark.parametrize("table", ["bugs.csv", "bugs.parquet"])
+def test_evaluate_scores_the_table(folder: Path, table: str) -> None:
+    answer = answered("evaluate", folder / "m.safetensors", folder / table, "--target", "kind")
+    assert answer["accuracy"] == 1
+    assert np.trace(answer["confusion"]) == answer["n_rows"] == 90
+    assert [score["label"] for score in answer["per_class"]] == ["ant", "bee", "cat"]
+
+
+def test_predict_gives_the_predictions_of_the_model(folder: Path) -> None:
+    model = load(folder / "m.safetensors")
+    X = pl.read_csv(folder / "bugs.csv").drop("kind")
+    result = run("predict", folder / "m.safetensors", folder / "bugs.csv", "--proba")
+    rows = list(csv.DictReader(result.stdout.splitlines()))
+    assert [row["prediction"] for row in rows] == model.predict(X).tolist()
+    probabilities = [[float(row[f"probability_{c}"]) for c in model.classes_] for row in rows]
+    np.testing.assert_array_equal(probabilities, model.predict_proba(X))
+    answer = answered("predict", folder / "m.safetensors", folder / "bugs.csv")
+    assert answer["prediction"] == model.predict(X).tolist()
+
+
+def test_predict_writes_a_file_whole(folder: Path) -> None:
+    out = folder / "predictions.csv"
+    result = run("predict", folder / "m.safetensors", folder / "bugs.csv", "-o", out)
+    assert result.stdout == ""
+    assert f"wrote 90 predictions to {out}" in result.stderr
+    assert len(out.read_text().splitlines()) == 91
+
+
+def test_inspect_shows_shape_counts_and_configuration(folder: Path) -> None:
+    answer = answered("inspect", folder / "m.safetensors")
+    assert answer["layers"] == [5, 10, 3]
+    assert answer["trained_numbers"] == 12 * (5 + 10 + 3)
+    assert answer["shipped_numbers"] == 6 * 10 + 11 * 3
+    assert answer["config"]["max_epochs"] == 40
+    assert answer["feature_names"] == ["f0", "f1", "f2", "f3", "f4"]
+    assert answer["guard"] == []
+    assert answer["classes"] == ["ant", "bee", "cat"]
+
+
+def test_diagnose_shows_the_conditioning_of_every_layer(folder: Path) -> None:
+    found = answered("diagnose", folder / "m.safetensors")
+    model = load(folder / "m.safetensors")
+    conditions = [layer.condition for layer in model.diagnose().layers]
+    assert [layer["condition"] for layer in found["layers"]] == pytest.approx(conditions)
+    assert all(0 < layer["change"] <= layer["bound"] for layer in found["perturbed"])
+    text = run("diagnose", folder / "m.safetensors").stdout
+    assert text.count("system condition") == len(conditions)
+
+
+def test_people_get_text(folder: Path) -> None:
+    for arguments in (
+        ("inspect", folder / "m.safetensors"),
+        ("evaluate", folder / "m.safetensors", folder / "bugs.csv", "--target", "kind"),
+    ):
+        result = run(*arguments)
+        assert result.returncode == 0
+        assert "ant" in result.stdout
+        assert result.stderr == ""
+    assert run("--version").stdout.startswith("protopinv ")
+    assert "Watch a network train" in run("--help").stdout
