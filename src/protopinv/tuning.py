@@ -23,7 +23,7 @@ from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.files import require_file
 from protopinv.optional import require
 from protopinv.train.loop import EpochReport, Observer
-from protopinv.train.settle import FOLDS, SIZES, folds_serve, is_auto
+from protopinv.train.settle import FOLDS, FULL_BATCH_ROWS, folds_serve, is_auto
 
 # The number changes with the default space: an old study cannot go on in a new one.
 STUDY = "protopinv-3"
@@ -59,7 +59,7 @@ def default_space(trial: Any, n_rows: int) -> dict[str, Any]:
 
     The number of epochs is searched like the rest; where folds choose, it is how many at most.
     """
-    small = n_rows <= SIZES[-2].most_rows
+    small = n_rows <= FULL_BATCH_ROWS
     depth = trial.suggest_int("depth", 1, 2)
     first = trial.suggest_float("ridge_first", 0.1, 300, log=True)
     last = trial.suggest_float("ridge_last", 0.01, 30, log=True)
@@ -294,6 +294,8 @@ class _Objective:
         """Tells the pruner how it goes, by the members that hold rows out."""
 
         def observe(report: EpochReport) -> None:
+            if report.look is not None:
+                return
             now, before = (REPORTS * (report.epoch + n) // report.n_epochs for n in (1, 0))
             if now == before or report.validation_score is None:
                 return

@@ -32,7 +32,7 @@ from protopinv.train.step import Step
 from protopinv.train.threads import threads_for
 
 # What "auto" means here, where it is not what it means for a bank.
-OWN = {"early_stopping": False, "lr": 1e-3}
+OWN = {"early_stopping": False, "lr": 1e-3, "activation": "relu"}
 
 
 @documented

@@ -10,7 +10,7 @@ from protopinv.estimators.door import with_weight
 from protopinv.estimators.fitting import ProtoPINV
 from protopinv.estimators.parameters import as_estimator, documented
 from protopinv.objective import Classes
-from protopinv.train.config import TrainConfig
+from protopinv.train.config import AUTO
 from protopinv.train.loop import Observer
 
 
@@ -51,7 +51,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, ProtoPINV):
         Epochs that were run.
     """
 
-    label_smoothing: float = TrainConfig.label_smoothing
+    label_smoothing: float | str = AUTO
     class_weight: Any = None
 
     def fit(

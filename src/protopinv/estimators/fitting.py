@@ -23,9 +23,9 @@ from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
 from protopinv.train.loop import Observer
-from protopinv.train.model import Model, Start, train_model
+from protopinv.train.model import Model, Start, Tried, train_model
 from protopinv.train.progress import progress
-from protopinv.train.settle import check, is_auto, settle
+from protopinv.train.settle import candidates, check, is_auto
 from protopinv.train.source import Source
 from protopinv.train.threads import threads_for
 
@@ -41,6 +41,7 @@ class BankEstimator(NetworkEstimator):
     features_: FeatureMap
     history_: History
     n_iter_: int
+    tried_: tuple[Tried, ...]
 
 
 @as_estimator
@@ -57,13 +58,14 @@ class ProtoPINV(BankParameters, BankEstimator):
         given = {**self._given(), "image_shape": config.image_shape}
         if start is not None:
             given = _going_on(given, start.bank)
-        config = settle(given, source.shape(device))
-        config = with_fast_rows(config, source, device)
+        configs = candidates(given, source.shape(device))
+        configs = tuple(with_fast_rows(each, source, device) for each in configs)
+        config = configs[0]
         shown = progress(enabled=bool(self.verbose), also=observer)
         with shown as watched, memory_named(), threads_for(source, config, device):
             model = train_model(
                 source,
-                config,
+                configs,
                 seed=seed,
                 device=device,
                 clock=time.perf_counter,
@@ -71,10 +73,11 @@ class ProtoPINV(BankParameters, BankEstimator):
                 observer=watched,
                 start=start,
             )
-        _warn(model, config)
+        _warn(model, model.config)
         self._learn(checked)
         self.objective_ = objective
-        self.config_ = config
+        self.config_ = model.config
+        self.tried_ = model.tried
         self.bank_ = model.bank
         self.front_ = model.front
         self.features_ = model.features

@@ -19,12 +19,12 @@ class TrainingParameters:
     """What every network that is trained on rows takes."""
 
     hidden_sizes: Sequence[int] | int | str = AUTO
-    activation: str = TrainConfig.activation
+    activation: str = AUTO
     stem: ConvStem | None = None
     image_shape: Sequence[int] | None = TrainConfig.image_shape
     copies: ImageCopies | None = None
     scaling: str = AUTO
-    projection: str = TrainConfig.projection
+    projection: str = AUTO
     n_components: int | None = TrainConfig.n_components
     max_epochs: int | str = AUTO
     batch_size: int | str | None = AUTO
@@ -54,6 +54,7 @@ class TrainingParameters:
 class BankParameters(TrainingParameters):
     """What a bank of prototypes takes beyond that."""
 
+    effort: str = TrainConfig.effort
     n_prototypes: int | str = AUTO
     ridge: Sequence[float] | float | str = AUTO
     learn_ridge: Sequence[bool] | bool = TrainConfig.learn_ridge
@@ -63,7 +64,7 @@ class BankParameters(TrainingParameters):
     input_init: str = TrainConfig.input_init
     output_init: str = TrainConfig.output_init
     hidden_scale: float = TrainConfig.hidden_scale
-    learn_scale: bool = TrainConfig.learn_scale
+    learn_scale: bool | str = AUTO
     scale_lr_ratio: float = TrainConfig.scale_lr_ratio
     n_members: int | str = AUTO
     lr_ratios: Sequence[float] = TrainConfig.lr_ratios

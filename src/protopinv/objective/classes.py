@@ -26,6 +26,7 @@ class Classes(Objective):
 
     kernel = "softmax"
     measure = "accuracy"
+    are_odds = True
 
     @classmethod
     def of(cls, y: NDArray[Any]) -> "Classes":

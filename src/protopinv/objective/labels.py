@@ -22,6 +22,7 @@ class Labels(Objective):
     label_smoothing: Knob = 0.0
 
     measure = "accuracy of labels"
+    are_odds = True
 
     @property
     def n_outputs(self) -> int:

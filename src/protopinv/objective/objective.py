@@ -9,10 +9,14 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 # One number for all members of a population, or one each.
 Knob = float | Float[Tensor, " m"]
+
+# Probabilities are made surer or less sure by this factor at most.
+SHARPEST = 4.0
 
 # Outputs lie before rows in here: with few of them that is several times faster on a CPU.
 Outputs = Float[Tensor, "m k n"]
@@ -39,6 +43,8 @@ class Objective(ABC):
 
     kernel: str | None = None
     measure: str
+    # Whether outputs are the logarithms of odds, so that their size says how sure an answer is.
+    are_odds: bool = False
 
     @property
     @abstractmethod
@@ -112,6 +118,23 @@ class Objective(ABC):
     ) -> Float[Tensor, "n k"]:
         """(1 - share) target + share of another row's."""
         return targets.lerp(others, share.to(targets))
+
+    def sharpness(
+        self,
+        outputs: Outputs,
+        targets: Shaped[Tensor, "n *target"],
+        weight: Float[Tensor, " n"],
+    ) -> float:
+        """The factor of outputs under which rows that were held out are likeliest."""
+        if not self.are_odds or float(weight.sum()) <= 0:
+            return 1.0
+        share = (weight / weight.sum()).to(outputs.dtype)
+
+        def loss(power: float) -> float:
+            judged = self.judge(outputs * SHARPEST**power, targets)
+            return float((judged.plain * share).sum())
+
+        return float(SHARPEST ** minimize_scalar(loss, bounds=(-1, 1), method="bounded").x)
 
     def fold(self, W: Float[Tensor, "_ k"]) -> Float[Tensor, "_ k"]:
         """The last layer with outputs in the units that users know."""

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from protopinv.errors import ConfigError
 
+Effort = Literal["quick", "balanced", "best"]
 Activation = Literal["relu", "silu", "gelu", "tanh", "sigmoid"]
 InputInit = Literal["stratified", "normal"]
 OutputInit = Literal["balanced", "normal"]
@@ -38,9 +39,14 @@ def _option(default: Any, text: str, *, auto: bool = False) -> Any:
 class TrainConfig:
     """Validated when it is made; a field outside its range raises ConfigError."""
 
+    effort: Effort = _option(
+        "balanced",
+        "How much a fit may try of what is auto. quick: one small network; balanced: the best of a "
+        "few kinds, averaged; best: of more.",
+    )
     n_prototypes: int = _option(150, "Prototypes in the bank.", auto=True)
     hidden_sizes: Sequence[int] | int = _option((512,), "Hidden widths, one a layer.", auto=True)
-    activation: Activation = _option("relu", "Activation of the hidden layers.")
+    activation: Activation = _option("relu", "Activation of the hidden layers.", auto=True)
     ridge: Sequence[float] | float = _option(
         10.0, "Ridge of the solves: one, or one a layer.", auto=True
     )
@@ -51,7 +57,7 @@ class TrainConfig:
     input_init: InputInit = _option("stratified", "Prototype inputs start as rows or as noise.")
     output_init: OutputInit = _option("balanced", "Prototype outputs start one-hot or as noise.")
     hidden_scale: float = _option(1.0, "Standard deviation of the initial hidden targets.")
-    learn_scale: bool = _option(False, "Train a factor for every projected feature.")
+    learn_scale: bool = _option(False, "Train a factor for every projected feature.", auto=True)
     scale_lr_ratio: float = _option(1.0, "Ratio of its learning rate to lr.")
     n_members: int = _option(
         1,
@@ -75,7 +81,7 @@ class TrainConfig:
         "tails are in.",
         auto=True,
     )
-    projection: Projection = _option("pca", "Projection before the network.")
+    projection: Projection = _option("pca", "Projection before the network.", auto=True)
     n_components: int | None = _option(400, "Projected features at most; None keeps all.")
     max_epochs: int = _option(250, "Passes over the training rows.", auto=True)
     batch_size: int | None = _option(
@@ -96,7 +102,9 @@ class TrainConfig:
     hidden_dropout: float = _option(0.0, "Dropout on the hidden targets of the bank.")
     input_noise: float = _option(0.0, "Gaussian noise on projected rows while training.")
     mixup: float = _option(0.0, "Largest share of another row mixed into a row while training.")
-    label_smoothing: float = _option(0.0, "Share of the target spread over all classes.")
+    label_smoothing: float = _option(
+        0.0, "Share of the target spread over all classes; held-out rows undo it.", auto=True
+    )
     loss: RegressionLoss = _option("squared", "Loss of numbers; huber: large errors count less.")
     averaging: float = _option(0.0, "Decay of the average over steps that is kept; 0: none.")
     normalize_inputs: bool = _option(False, "Scale every prototype input to unit mean square.")
@@ -286,6 +294,7 @@ class TrainConfig:
 
 
 _CHOICES = {
+    "effort": Effort,
     "activation": Activation,
     "input_init": InputInit,
     "output_init": OutputInit,

@@ -96,6 +96,10 @@ class EpochChoice:
         """Epochs that led to it. Reads the device."""
         return int(self._at)
 
+    def lowest_on_host(self) -> float:
+        """The lowest loss of any epoch so far; Inf without. Reads the device."""
+        return min(map(float, self._losses), default=math.inf)
+
     @torch.no_grad()
     def remember(self, tensors: Sequence[Tensor]) -> None:
         """The state after one more epoch."""

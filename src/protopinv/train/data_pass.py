@@ -7,7 +7,7 @@ Several members of a population share one pass. Behind every layer their units l
 that what is done to each unit by itself does not know of members at all.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from protopinv.kernels import usable
 from protopinv.kernels.streams import side_by_side
-from protopinv.objective import Objective
+from protopinv.objective import Objective, Outputs
 from protopinv.train.activations import IN_PLACE
 from protopinv.train.products import Layer, as_layers, put_sum
 from protopinv.train.rows import Rows
@@ -213,6 +213,21 @@ class _Chunk:
 
 
 @torch.no_grad()
+def outputs_by_chunk(
+    rows: Rows, weights: Sequence[Float[Tensor, "m _ _"]], activation: str, *, chunk: int
+) -> Iterator[tuple[Rows, Outputs]]:
+    """Some rows at a time with what every member answers, by their weights."""
+    act = IN_PLACE[activation]
+    layers = as_layers(weights, (), rows.X[..., :0, :].to(weights[0].dtype))
+    for part in rows.chunks(chunk):
+        Z = part.X.to(weights[0].dtype)
+        for layer in layers[:-1]:
+            Z = layer(Z)
+            act.forward(Z, Z)
+        yield part, layers[-1].outputs(Z)
+
+
+@torch.no_grad()
 def evaluate(
     rows: Rows,
     weights: Sequence[Float[Tensor, "m _ _"]],
@@ -222,15 +237,8 @@ def evaluate(
     chunk: int,
 ) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
     """Mean score and mean loss of every member over the rows, by their weights."""
-    m, act = len(weights[0]), IN_PLACE[activation]
-    sums = weights[0].new_zeros(2, m)
-    layers = as_layers(weights, (), rows.X[..., :0, :].to(weights[0].dtype))
-    for part in rows.chunks(chunk):
-        Z = part.X.to(weights[0].dtype)
-        for layer in layers[:-1]:
-            Z = layer(Z)
-            act.forward(Z, Z)
-        lying = layers[-1].outputs(Z)
+    sums = weights[0].new_zeros(2, len(weights[0]))
+    for part, lying in outputs_by_chunk(rows, weights, activation, chunk=chunk):
         scores = objective.scores(lying, part.y)
         losses = objective.judge(lying, part.y).plain
         if part.weight is not None:

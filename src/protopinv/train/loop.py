@@ -28,7 +28,8 @@ class EpochReport:
 
     ``state`` is what is being trained, a Bank here; the next step changes it in place. ``n_epochs``
     are to be run at most. Where folds are judged by the pass that trains them, what is known of
-    held-out rows is that of the epoch before, and zero for members that hold none.
+    held-out rows is that of the epoch before, and zero for members that hold none. While several
+    candidates are looked at, of which one will be kept, ``look`` is the number of this one.
     """
 
     epoch: int
@@ -37,6 +38,7 @@ class EpochReport:
     validation_score: Float[Tensor, " m"] | None
     validation_loss: Float[Tensor, " m"] | None
     state: Any
+    look: int | None = None
 
 
 # One that returns True ends the training there.
@@ -64,37 +66,27 @@ def train(
     choice, or without either by training loss.
     """
     started = clock()
-    config = step.config
-    run = _Run(step, rows, validation, choice, config.max_epochs if epochs is None else epochs)
-    ending: Ending = "finished" if epochs is None else "stopped early"
-    try:
-        for epoch in range(run.n_epochs):
-            report = run.epoch(epoch)
-            told_to_stop = observer is not None and bool(observer(report))
-            if told_to_stop or run.stalled(epoch):
-                ending = "stopped early"
-                break
-        run.finish()
-    except KeyboardInterrupt:
-        ending = "interrupted"
-    run.guard.count()
-    kept = run.keep(interrupted=ending == "interrupted")
-    return run.histories(ending, kept, seconds=clock() - started)
+    run = Run(step, rows, validation=validation, choice=choice, epochs=epochs)
+    run.advance(observer=observer)
+    return run.finish(seconds=lambda: clock() - started)
 
 
-class _Run:
-    """One training run: what an epoch does, and what is remembered of it."""
+class Run:
+    """One training: ``advance`` it to its end or only so far, then ``finish`` it."""
 
     def __init__(
         self,
         step: Step[Any],
         rows: Rows,
-        validation: Rows | None,
-        choice: EpochChoice | None,
-        n_epochs: int,
+        *,
+        validation: Rows | None = None,
+        choice: EpochChoice | None = None,
+        epochs: int | None = None,
     ) -> None:
         self.step = step
-        self.n_epochs = n_epochs
+        self.n_epochs = step.config.max_epochs if epochs is None else epochs
+        self._ending: Ending = "finished" if epochs is None else "stopped early"
+        self._is_over = False
         self.validation = validation
         self.folds = None if choice is None else _Folds(choice, rows, step)
         # Where the pass that trains shows nothing of held-out rows, it need not look at them.
@@ -104,6 +96,31 @@ class _Run:
         self.guard = Guard(step, self.best)
         self.recorder = Recorder()
         self._rates: list[list[float]] = []
+
+    @property
+    def was_interrupted(self) -> bool:
+        """Whether Ctrl-C has ended it."""
+        return self._ending == "interrupted"
+
+    def advance(self, until: int | None = None, *, observer: Observer | None = None) -> None:
+        """Train up to so many epochs, or to the end."""
+        try:
+            while not self._is_over and len(self._rates) < (until or self.n_epochs):
+                epoch = len(self._rates)
+                report = self.epoch(epoch)
+                told_to_stop = observer is not None and bool(observer(report))
+                if told_to_stop or self.stalled(epoch):
+                    self._ending, self._is_over = "stopped early", True
+        except KeyboardInterrupt:
+            self._ending, self._is_over = "interrupted", True
+
+    def finish(self, *, seconds: Callable[[], float]) -> tuple[History, ...]:
+        """Leave the state that training was for, and tell what happened."""
+        if not self.was_interrupted:
+            self._judge_the_last()
+        self.guard.count()
+        kept = self.keep(interrupted=self.was_interrupted)
+        return self.histories(self._ending, kept, seconds=seconds())
 
     def epoch(self, epoch: int) -> EpochReport:
         """One pass over the rows, then judge the state: on validation, or by its training loss.
@@ -130,7 +147,7 @@ class _Run:
         score, loss = (None, None) if seen is None else seen
         return EpochReport(epoch, self.n_epochs, report.loss, score, loss, self.step.state)
 
-    def finish(self) -> None:
+    def _judge_the_last(self) -> None:
         """Judge the last state by held-out rows, if that has not been done."""
         if self.folds and self._rates:
             seen = self.folds.finish(self.step, self.taken.evaluate)

@@ -52,8 +52,10 @@ def _display() -> Iterator[Observer]:
 
         def show(report: EpochReport) -> None:
             if _is_due(report, 100):
+                looks = "training" if report.look is None else f"look {report.look + 1}"
                 bar.update(
                     task,
+                    description=looks,
                     total=report.n_epochs,
                     completed=report.epoch + 1,
                     numbers=_numbers(report),
@@ -65,7 +67,8 @@ def _display() -> Iterator[Observer]:
 def _print_line(report: EpochReport) -> None:
     """A line says which epoch its numbers are of."""
     if _is_due(report, LINES_ELSEWHERE):
-        line = f"epoch {report.epoch + 1}/{report.n_epochs} {_numbers(report)}"
+        look = "" if report.look is None else f"look {report.look + 1}, "
+        line = f"{look}epoch {report.epoch + 1}/{report.n_epochs} {_numbers(report)}"
         print(line, file=sys.stderr, flush=True)
 
 

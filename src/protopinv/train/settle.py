@@ -1,11 +1,12 @@
 """What "auto" means: hyperparameters from the shape of the data, every rule written once.
 
-The rules were chosen by cross-validation on public tables; docs/accuracy.md tells how.
+Where rules cannot know what suits a table, there are candidates: kinds of networks of which a short
+look at the data keeps one. The rules were chosen on public tables; docs/accuracy.md tells how.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from protopinv.errors import ConfigError
@@ -29,59 +30,78 @@ class DataShape:
 
 
 @dataclass(frozen=True)
-class Size:
-    """What suits tables of at most so many rows; the ridge grows with the prototypes."""
+class Kind:
+    """A kind of network; the ridge grows with the prototypes, and these with the rows.
 
-    most_rows: float
-    n_prototypes: int
-    hidden_sizes: tuple[int, ...]
-    ridge_a_prototype: float
-    batch_size: int | None
-    chooses_epochs: bool
+    ``share`` is the part of the usual number of prototypes that it has.
+    """
+
+    activation: str
+    depth: int
+    ridge_a_prototype: float = 0.1
+    lr: float = 0.1
+    share: float = 1.0
 
 
-# Few rows need smooth layers, and folds that say when to stop: small noisy tables overfit, larger
-# ones did not gain from it. With many rows more steps are worth more than exact ones.
-SIZES = (
-    Size(3_000, 60, (128,), 0.5, None, chooses_epochs=True),
-    Size(10_000, 100, (128,), 0.1, None, chooses_epochs=False),
-    Size(math.inf, 150, (256,), 0.1, 512, chooses_epochs=False),
-)
+# What suits a table differs by more than any one default can average out: a smooth surface wants a
+# smooth activation, few noisy rows want a strong ridge, and a rugged one wants depth.
+PLAIN = Kind("relu", 2)
+CURVED = Kind("gelu", 2)
+SMOOTH = Kind("silu", 2, ridge_a_prototype=1.0, lr=0.02, share=0.6)
+DEEP = Kind("relu", 3)
+FLAT = Kind("relu", 1, lr=0.05)
+BOUNDED = Kind("tanh", 2, lr=0.05)
+STIFF = Kind("relu", 2, ridge_a_prototype=0.5)
+# The first stands for the effort where nothing can be compared.
+KINDS: dict[str, tuple[Kind, ...]] = {
+    "quick": (PLAIN,),
+    "balanced": (PLAIN, CURVED, SMOOTH, DEEP),
+    "best": (PLAIN, CURVED, SMOOTH, DEEP, FLAT, BOUNDED, STIFF, Kind("gelu", 3)),
+}
+# Rows that wide are not a table with columns of a meaning each, but pixels, samples, counts.
+TABLE_FEATURES = 300
 PROTOTYPES_OF_A_GROUP = 4
 # Every system has so many rows and columns: more of them would take minutes a step.
 MOST_PROTOTYPES = 1_000
-# Folds need rows to say anything: so many in all, and for each group on average.
+# All rows make one step up to here; then batches of this size.
+FULL_BATCH_ROWS = 4_096
+BATCH = 2_048
+FULL_EPOCHS, MINI_EPOCHS, LEAST_EPOCHS = 250, 60, 8
+MINI_RATE = 0.7  # of the learning rate, with batches
+MOST_STEPS = 3_000
+QUICK_SHARE = 0.4  # of the epochs
+WARM_UP_SHARE = 0.08
+# Folds that choose epochs and kind; each is a bank of its own. They need rows to say anything: so
+# many in all, and for each group on average. With very many rows a hold-out says enough.
+FOLDS = 4
 FOLDS_LEAST_ROWS = 40
 FOLDS_LEAST_OF_A_GROUP = 10
-# Tables have so many columns at most, each with a meaning and a distribution of its own.
-TABLE_FEATURES = 200
-WARM_UP_SHARE = 0.08
+FOLDS_MOST_ROWS = 100_000
+SMOOTHING = 0.1
 # So few rows train in float64: it costs next to nothing, and a handful of rows can be a matter of
 # rounding.
 EXACT_ROWS = 100
-# Folds that choose the epochs; each is a bank of its own.
-FOLDS = 4
 
 
-@dataclass(frozen=True)
-class Pace:
-    """How long, and how fast at the peak."""
-
-    epochs: int
-    lr: float
-
-
-FULL = Pace(250, 0.05)
-MINI = Pace(60, 0.02)
-
-
-def settle(given: Values, shape: DataShape) -> TrainConfig:
+def settle(given: Values, shape: DataShape, kind: Kind = PLAIN) -> TrainConfig:
     """The configuration with a value for every "auto"; what is given otherwise stays as it is."""
     values = dict(given)
     for name, rule in _RULES.items():
         if name in values and is_auto(values[name]):
-            values[name] = rule(values, shape)
+            values[name] = rule(values, shape, kind)
     return TrainConfig(**values)
+
+
+def candidates(given: Values, shape: DataShape) -> tuple[TrainConfig, ...]:
+    """One configuration, or several of which a look at the data shall keep one.
+
+    They differ only in what is "auto". Without folds nobody could say which is best.
+    """
+    first = settle(given, shape)
+    if first.early_stopping != "cross":
+        return (first,)
+    found = [settle(given, shape, kind) for kind in KINDS[first.effort]]
+    return tuple(dict.fromkeys(found))
 
 
 def check(given: Values) -> TrainConfig:
@@ -99,82 +119,116 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == AUTO
 
 
-def size_of(shape: DataShape) -> Size:
-    """The smallest size that holds so many rows."""
-    return next(size for size in SIZES if shape.n_rows <= size.most_rows)
-
-
 def folds_serve(n_rows: int, n_groups: int) -> bool:
     """Whether folds should choose the epochs of a table like this."""
-    enough = max(FOLDS_LEAST_ROWS, FOLDS_LEAST_OF_A_GROUP * n_groups)
-    return enough <= n_rows and next(s for s in SIZES if n_rows <= s.most_rows).chooses_epochs
+    least = max(FOLDS_LEAST_ROWS, FOLDS_LEAST_OF_A_GROUP * n_groups)
+    return least <= n_rows <= FOLDS_MOST_ROWS
 
 
-def _n_prototypes(_: Values, shape: DataShape) -> int:
+def growing(n_rows: int, *, least: float, most: float, at: int, power: float) -> float:
+    """``least`` up to so many rows, then with a power of them up to ``most``."""
+    return min(most, least * max(1.0, n_rows / at) ** power)
+
+
+def _is_table(values: Values, shape: DataShape) -> bool:
+    return values["image_shape"] is None and shape.n_features <= TABLE_FEATURES
+
+
+def _n_prototypes(_: Values, shape: DataShape, kind: Kind) -> int:
     if shape.n_groups > MOST_PROTOTYPES:
         raise ConfigError(
             f"More than {MOST_PROTOTYPES:,} classes need n_prototypes to be given: each should "
             f"have one at least. There are {shape.n_groups:,}. If the target is a number, use "
             "ProtoPINVRegressor; else set n_prototypes, and expect a step to take long."
         )
+    usual = growing(shape.n_rows, least=100, most=150, at=3_000, power=0.3)
+    few = max(40, shape.n_rows / 3)
     wanted = min(PROTOTYPES_OF_A_GROUP * shape.n_groups, MOST_PROTOTYPES)
-    return max(size_of(shape).n_prototypes, wanted)
+    return max(10 * round(kind.share * min(usual, few) / 10), wanted)
 
 
-def _ridge(values: Values, shape: DataShape) -> float:
-    return size_of(shape).ridge_a_prototype * float(values["n_prototypes"])
+def _hidden_sizes(values: Values, shape: DataShape, kind: Kind) -> tuple[int, ...]:
+    width = growing(shape.n_rows, least=64, most=128, at=3_000, power=0.5)
+    if not _is_table(values, shape):
+        width *= 2
+    return (16 * round(width / 16),) * kind.depth
 
 
-def _scaling(values: Values, shape: DataShape) -> str:
+def _ridge(values: Values, _: DataShape, kind: Kind) -> float:
+    return kind.ridge_a_prototype * float(values["n_prototypes"])
+
+
+def _scaling(values: Values, shape: DataShape, _: Kind) -> str:
     if values["image_shape"] is not None:
         return "global"  # pixels have one unit
-    return "squash" if shape.n_features <= TABLE_FEATURES else "feature"
+    return "squash" if _is_table(values, shape) else "feature"
 
 
-def _batch_size(values: Values, shape: DataShape) -> int | None:
-    copied = shape.n_rows * (1 + values["image_copies"])
-    return size_of(replace(shape, n_rows=copied)).batch_size
+def _batch_size(values: Values, shape: DataShape, _: Kind) -> int | None:
+    return None if _n_seen(values, shape) <= FULL_BATCH_ROWS else BATCH
 
 
-def _max_epochs(values: Values, _: DataShape) -> int:
-    return (FULL if values["batch_size"] is None else MINI).epochs
+def _n_seen(values: Values, shape: DataShape) -> int:
+    """Rows an epoch passes over."""
+    return shape.n_rows * (1 + int(values["image_copies"]))
 
 
-def _lr(values: Values, _: DataShape) -> float:
-    return (FULL if values["batch_size"] is None else MINI).lr
+def _max_epochs(values: Values, shape: DataShape, _: Kind) -> int:
+    if values["batch_size"] is None:
+        usual: float = FULL_EPOCHS
+    else:
+        a_step = int(values["batch_size"]) / _n_seen(values, shape)
+        usual = max(LEAST_EPOCHS, min(MINI_EPOCHS, MOST_STEPS * a_step))
+    return math.ceil(usual * (QUICK_SHARE if values.get("effort") == "quick" else 1))
 
 
-def _warmup_epochs(values: Values, _: DataShape) -> int:
+def _lr(values: Values, _: DataShape, kind: Kind) -> float:
+    return kind.lr * (1 if values["batch_size"] is None else MINI_RATE)
+
+
+def _warmup_epochs(values: Values, _: DataShape, __: Kind) -> int:
     return round(WARM_UP_SHARE * int(values["max_epochs"]))
 
 
-def _early_stopping(values: Values, shape: DataShape) -> bool | str:
+def _early_stopping(values: Values, shape: DataShape, _: Kind) -> bool | str:
     fraction = values["validation_fraction"]
     if not is_auto(fraction) and fraction != 0:
         return True  # a hold-out is asked for
-    return "cross" if folds_serve(shape.n_rows, shape.n_groups) else False
+    if folds_serve(shape.n_rows, shape.n_groups):
+        return "cross"
+    return is_auto(fraction) and shape.n_rows > FOLDS_MOST_ROWS
 
 
-def _n_members(values: Values, _: DataShape) -> int:
-    return FOLDS + 1 if values["early_stopping"] == "cross" else 1
+def _n_members(values: Values, _: DataShape, __: Kind) -> int:
+    averaged = values["early_stopping"] == "cross" and values["effort"] != "quick"
+    return FOLDS + 1 if averaged else 1
 
 
-def _dtype(_: Values, shape: DataShape) -> str:
+def _label_smoothing(values: Values, shape: DataShape, _: Kind) -> float:
+    # it makes for shy probabilities, which held-out rows can tell
+    one_class_a_row = shape.n_groups > 1
+    return SMOOTHING if one_class_a_row and values["early_stopping"] is not False else 0.0
+
+
+def _dtype(_: Values, shape: DataShape, __: Kind) -> str:
     return "float64" if shape.n_rows <= EXACT_ROWS else "float32"
 
 
-def _row_dtype(values: Values, shape: DataShape) -> str:
-    many = shape.n_rows > SIZES[-2].most_rows and shape.n_features > TABLE_FEATURES
+def _row_dtype(values: Values, shape: DataShape, _: Kind) -> str:
+    many = shape.n_rows > FULL_BATCH_ROWS and not _is_table(values, shape)
     fast = shape.on_gpu and shape.fast_bfloat16
     return "bfloat16" if many and fast and values["dtype"] == "float32" else "same"
 
 
 # In this order: a rule may look at what those before it have settled.
-_RULES: dict[str, Callable[[Values, DataShape], Any]] = {
+_RULES: dict[str, Callable[[Values, DataShape, Kind], Any]] = {
+    "activation": lambda _, __, kind: kind.activation,
     "n_prototypes": _n_prototypes,
-    "hidden_sizes": lambda _, shape: size_of(shape).hidden_sizes,
+    "hidden_sizes": _hidden_sizes,
     "ridge": _ridge,
     "scaling": _scaling,
+    "projection": lambda values, shape, _: "none" if _is_table(values, shape) else "pca",
+    "learn_scale": lambda values, shape, _: _is_table(values, shape),
     "batch_size": _batch_size,
     "max_epochs": _max_epochs,
     "lr": _lr,
@@ -182,5 +236,6 @@ _RULES: dict[str, Callable[[Values, DataShape], Any]] = {
     "dtype": _dtype,
     "early_stopping": _early_stopping,
     "n_members": _n_members,
+    "label_smoothing": _label_smoothing,
     "row_dtype": _row_dtype,
 }

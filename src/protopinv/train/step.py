@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -11,11 +11,11 @@ from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
 from protopinv.kernels import usable
-from protopinv.objective import Objective
+from protopinv.objective import Objective, Outputs
 from protopinv.train.augment import Augment
 from protopinv.train.bank_pass import Manner
 from protopinv.train.config import TrainConfig
-from protopinv.train.data_pass import Buffers, data_pass, evaluate
+from protopinv.train.data_pass import Buffers, data_pass, evaluate, outputs_by_chunk
 from protopinv.train.optimizer import OPTIMIZERS, Block
 from protopinv.train.population import knob
 from protopinv.train.rows import Rows, chunk_rows
@@ -212,6 +212,14 @@ class Step(ABC, Generic[SolvedKind]):
             self._pending = solved if same and not self.trained[0].is_cuda else None
             return evaluate(
                 rows, solved.weights, self.config.activation, self.objective, chunk=self.chunk
+            )
+
+    def outputs(self, rows: Rows) -> Iterator[tuple[Rows, Outputs]]:
+        """Some rows at a time with what every member of the state as it stands answers."""
+        with self._without_graph():
+            solved = self.weights(training=False)
+            yield from outputs_by_chunk(
+                rows, solved.weights, self.config.activation, chunk=self.chunk
             )
 
     def solve_by(self, manner: Manner) -> None:
