@@ -144,7 +144,7 @@ def _ingredients(random: Random, row: Row, dataset: str) -> Parameters:
     digits = dataset == "mnist"
     parameters: Parameters = {"input_noise": _noise(random, row, digits=digits)}
     if row.stem or row.copies:
-        parameters["image_shape"] = (SIDE, SIDE)
+        parameters |= {"image_shape": (SIDE, SIDE), "stem": "none"}
     if row.copies:
         parameters |= {
             "image_copies": COPIES,

@@ -1,6 +1,7 @@
 """Laws of "auto": what is given stays, what is left follows the data's shape, all of it is used."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -8,7 +9,16 @@ import pytest
 from protopinv import ProtoPINVClassifier
 from protopinv.errors import ConfigError
 from protopinv.train.config import AUTO, FIELDS, TrainConfig, offered_default
-from protopinv.train.settle import SIZES, TABLE_FEATURES, DataShape, settle
+from protopinv.train.settle import (
+    BATCH,
+    FOLDS_MOST_ROWS,
+    FULL_BATCH_ROWS,
+    KINDS,
+    TABLE_FEATURES,
+    DataShape,
+    candidates,
+    settle,
+)
 
 OFFERED = {name: offered_default(name) for name in FIELDS}
 LEFT_OPEN = [
@@ -37,6 +47,10 @@ def test_what_is_given_stays(shape: DataShape):
         "early_stopping": True,
         "n_members": 3,
         "scaling": "none",
+        "activation": "tanh",
+        "projection": "pls",
+        "learn_scale": True,
+        "label_smoothing": 0.3,
         "dtype": "float64",
         "row_dtype": "same",
     }
@@ -45,11 +59,53 @@ def test_what_is_given_stays(shape: DataShape):
     assert {name: getattr(config, name) for name in given} == given
 
 
-def test_folds_choose_the_length_for_few_rows_only():
-    at, beyond = (settle(OFFERED, DataShape(int(SIZES[0].most_rows) + n, 5, 2)) for n in (0, 1))
-    assert (at.early_stopping, beyond.early_stopping) == ("cross", False)
+def test_held_out_rows_choose_the_length_wherever_there_are_some_to_spare():
+    at, beyond = (settle(OFFERED, DataShape(FOLDS_MOST_ROWS + n, 5, 2)) for n in (0, 1))
+    assert (at.early_stopping, beyond.early_stopping) == ("cross", True)
     too_few, rare = (settle(OFFERED, DataShape(n, 5, k)) for n, k in ((39, 2), (199, 20)))
     assert (too_few.early_stopping, rare.early_stopping) == (False, False)
+
+
+def test_one_more_row_changes_little():
+    """No rule has a step: sizes grow with the rows, and so does what a fit passes over."""
+    rows = sorted({round(40 * 1.05**n) for n in range(160)} | {FULL_BATCH_ROWS, 3_000, 10_000})
+    for n in rows:
+        few, more = (settle(OFFERED, DataShape(n + k, 10, 2)) for k in (0, 1))
+        assert abs(more.n_prototypes - few.n_prototypes) <= 10
+        assert abs(more.widths[0] - few.widths[0]) <= 16
+        assert abs(more.ridges[0] - few.ridges[0]) <= 1
+        assert (more.n_members, more.label_smoothing) == (few.n_members, few.label_smoothing)
+    sizes = [settle(OFFERED, DataShape(n, 10, 2)) for n in rows]
+    for few, more in pairwise(sizes):
+        assert few.n_prototypes <= more.n_prototypes
+        assert few.widths <= more.widths
+
+
+@pytest.mark.parametrize("effort", list(KINDS))
+def test_an_effort_is_a_number_of_kinds(effort: str):
+    found = candidates({**OFFERED, "effort": effort}, SMALL)
+    assert len(found) == len(KINDS[effort])
+    assert len(set(found)) == len(found)
+    assert {config.n_members for config in found} == {1 if effort == "quick" else 5}
+
+
+def test_candidates_differ_only_in_what_was_left_open():
+    given = {"activation": "tanh", "n_prototypes": 30, "lr": 0.2}
+    for config in candidates({**OFFERED, **given}, SMALL):
+        assert {name: getattr(config, name) for name in given} == given
+    whole = {**given, "hidden_sizes": (8,), "ridge": 1.0}
+    assert len(candidates({**OFFERED, **whole}, SMALL)) == 1
+
+
+def test_without_folds_there_is_nobody_to_choose():
+    assert len(candidates({**OFFERED, "early_stopping": False}, SMALL)) == 1
+    assert len(candidates({**OFFERED, "validation_fraction": 0.1}, SMALL)) == 1
+
+
+def test_labels_are_smoothed_where_held_out_rows_can_undo_it():
+    assert settle(OFFERED, SMALL).label_smoothing > 0
+    assert settle({**OFFERED, "early_stopping": False}, SMALL).label_smoothing == 0
+    assert settle(OFFERED, replace(SMALL, n_groups=1)).label_smoothing == 0
 
 
 @pytest.mark.parametrize("shape", [SMALL, LARGE])
@@ -61,8 +117,8 @@ def test_a_hold_out_that_is_asked_for_stops_early_and_is_the_only_one(shape: Dat
 
 
 def test_folds_are_members_and_few_rows_are_exact():
-    crossed, plain = settle(OFFERED, SMALL), settle(OFFERED, LARGE)
-    assert (crossed.n_members, plain.n_members) == (5, 1)
+    huge = replace(LARGE, n_rows=FOLDS_MOST_ROWS + 1)
+    assert [settle(OFFERED, shape).n_members for shape in (SMALL, LARGE, huge)] == [5, 5, 1]
     at, beyond = (settle(OFFERED, DataShape(n, 5, 2)) for n in (100, 101))
     assert (at.dtype, beyond.dtype) == ("float64", "float32")
 
@@ -72,13 +128,18 @@ def test_tables_have_their_tails_squashed_and_images_one_scale():
     assert [settle(OFFERED, shape).scaling for shape in shapes] == ["squash", "feature"]
     images = {**OFFERED, "image_shape": (8, 8)}
     assert settle(images, shapes[0]).scaling == "global"
+    for given, shape in ((OFFERED, shapes[1]), (images, shapes[0])):
+        wide = settle(given, shape)
+        assert (wide.projection, wide.learn_scale) == ("pca", False)
+    table = settle(OFFERED, shapes[0])
+    assert (table.projection, table.learn_scale) == ("none", True)
 
 
 def test_copies_count_as_rows_for_batches():
     images = {**OFFERED, "image_shape": (8, 8), "image_copies": 9}
     shape = DataShape(2_000, 64, 10)
     assert settle(OFFERED, shape).batch_size is None
-    assert settle(images, shape).batch_size == SIZES[-1].batch_size
+    assert settle(images, shape).batch_size == BATCH
 
 
 def test_images_may_come_with_all_their_dimensions():
@@ -94,7 +155,7 @@ def test_images_may_come_with_all_their_dimensions():
 
 def test_many_rows_are_taken_in_batches_with_fewer_epochs_and_a_lower_rate():
     small, large = settle(OFFERED, SMALL), settle(OFFERED, LARGE)
-    assert (small.batch_size, large.batch_size) == (None, SIZES[-1].batch_size)
+    assert (small.batch_size, large.batch_size) == (None, BATCH)
     assert large.max_epochs < small.max_epochs
     assert large.lr < small.lr
     assert large.warmup_epochs < small.warmup_epochs
@@ -134,7 +195,7 @@ def test_a_fitted_model_says_what_was_used_and_keeps_it_in_its_file(tmp_path):
 def test_many_wide_rows_are_bfloat16_where_that_is_fast():
     images = DataShape(60_000, 784, n_groups=10, fast_bfloat16=True, on_gpu=True)
     assert settle(OFFERED, images).row_dtype == "bfloat16"
-    others = ({"n_rows": 5_000}, {"n_features": 20}, {"fast_bfloat16": False}, {"on_gpu": False})
+    others = ({"n_rows": 4_000}, {"n_features": 20}, {"fast_bfloat16": False}, {"on_gpu": False})
     for other in others:
         assert settle(OFFERED, replace(images, **other)).row_dtype == "same"
     assert settle({**OFFERED, "dtype": "float64"}, images).row_dtype == "same"

@@ -151,7 +151,12 @@ class UserFigures:
         X, y = self._all_rows()
         some = slice(0, 2_000)
         ours = ProtoPINVClassifier(
-            hidden_sizes=PEER_WIDTH, max_epochs=2, warmup_epochs=1, random_state=0, device="cpu"
+            hidden_sizes=PEER_WIDTH,
+            effort="quick",
+            max_epochs=2,
+            warmup_epochs=1,
+            random_state=0,
+            device="cpu",
         ).fit(X[some], y[some])
         with _quiet():
             peer = MLPClassifier((PEER_WIDTH,), max_iter=2, random_state=0).fit(X[some], y[some])

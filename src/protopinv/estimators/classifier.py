@@ -49,6 +49,9 @@ class ProtoPINVClassifier(ProbabilisticClassifier, ProtoPINV):
         Loss, learning rate, ridges and validation score of every epoch, and what the guard did.
     n_iter_ : int
         Epochs that were run.
+    tried_ : tuple of Tried
+        The candidates that were looked at, with the loss of their folds; empty for one alone, and
+        in a model that was loaded.
     """
 
     label_smoothing: float | str = AUTO

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from sklearn.base import BaseEstimator
 
 from protopinv.errors import ConfigError
-from protopinv.train.config import TrainConfig
+from protopinv.train.config import AUTO, TrainConfig
 
 
 class ConvStem(BaseEstimator):
@@ -15,11 +15,11 @@ class ConvStem(BaseEstimator):
     ----------
     kind : {"pca", "kmeans", "random"}, default="kmeans"
         What the filters are made from: principal patches, cluster centres, or random patches.
-    filters : int or sequence of int, default=32
+    filters : int or sequence of int, default=25
         Filters of the stem: one number a stage.
-    patch : int, default=6
+    patch : int, default=5
         Pixels on a side that a filter of the first stage sees.
-    pool : int, default=4
+    pool : int, default=5
         Fields on a side over which the stem averages its maps.
     """
 
@@ -77,15 +77,20 @@ COPIES = {
 
 
 def flattened(stem: Any, copies: Any) -> dict[str, Any]:
-    """What the configuration has for a stem and copies, each of which may be None."""
-    _require(stem, "stem", ConvStem)
-    _require(copies, "copies", ImageCopies)
+    """What the configuration has for a stem and copies, each of which may be None.
+
+    A stem that is "auto" is left to the rules.
+    """
+    left_open = isinstance(stem, str) and stem == AUTO
+    stem = None if left_open else stem
+    _require(stem, "stem", ConvStem, "'auto', None")
+    _require(copies, "copies", ImageCopies, "None")
     values: dict[str, Any] = {}
     for given, names in ((stem, STEM), (copies, COPIES)):
         for field, name in names.items():
             default = getattr(TrainConfig, field)
             values[field] = default if given is None else getattr(given, name)
-    return values
+    return {**values, "stem": AUTO} if left_open else values
 
 
 def nested(values: dict[str, Any]) -> dict[str, Any]:
@@ -94,15 +99,17 @@ def nested(values: dict[str, Any]) -> dict[str, Any]:
     stem = {name: values[field] for field, name in STEM.items() if field in values}
     copies = {name: values[field] for field, name in COPIES.items() if field in values}
     if "kind" in stem:
-        rest["stem"] = None if stem["kind"] == "none" else ConvStem(**stem)
+        without = {"none": None, AUTO: AUTO}
+        kind = stem["kind"]
+        rest["stem"] = without[kind] if kind in without else ConvStem(**stem)
     if "n" in copies:
         rest["copies"] = None if copies["n"] == 0 else ImageCopies(**copies)
     return rest
 
 
-def _require(given: Any, name: str, kind: type) -> None:
+def _require(given: Any, name: str, kind: type, others: str) -> None:
     if given is not None and not isinstance(given, kind):
         raise ConfigError(
-            f"{name} must be None or {kind.__name__}(...). Got {given!r}. Change it, for example "
-            f"to {kind.__name__}()."
+            f"{name} must be {others} or {kind.__name__}(...). Got {given!r}. Change it, for "
+            f"example to {kind.__name__}()."
         )

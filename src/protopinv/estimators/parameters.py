@@ -20,7 +20,7 @@ class TrainingParameters:
 
     hidden_sizes: Sequence[int] | int | str = AUTO
     activation: str = AUTO
-    stem: ConvStem | None = None
+    stem: ConvStem | str | None = AUTO
     image_shape: Sequence[int] | None = TrainConfig.image_shape
     copies: ImageCopies | None = None
     scaling: str = AUTO
@@ -78,8 +78,8 @@ class BankParameters(TrainingParameters):
 
 
 SHARED_TEXT = {
-    "stem": "stem : ConvStem or None, default=None\n"
-    "        A convolutional stem before the network, for images.",
+    "stem": "stem : ConvStem, None or 'auto', default='auto'\n"
+    "        A convolutional stem before the network; auto: for images large enough.",
     "copies": "copies : ImageCopies or None, default=None\n"
     "        Distorted copies of every training image, next to itself.",
     "device": 'device : str, default="auto"\n'

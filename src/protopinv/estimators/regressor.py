@@ -48,6 +48,9 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
         Loss, learning rate, ridges and validation score of every epoch, and what the guard did.
     n_iter_ : int
         Epochs that were run.
+    tried_ : tuple of Tried
+        The candidates that were looked at, with the loss of their folds; empty for one alone, and
+        in a model that was loaded.
     """
 
     loss: str = TrainConfig.loss

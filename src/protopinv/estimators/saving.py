@@ -108,6 +108,7 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
     estimator.features_ = saved.features
     estimator.network_ = saved.network
     estimator.front_ = saved.front
+    estimator.tried_ = ()
     estimator.n_iter_ = estimator.history_.n_epochs
     estimator.n_features_in_ = saved.n_features
     if saved.feature_names is not None:

@@ -64,10 +64,12 @@ class TrainConfig:
         "Banks whose mean output is predicted; auto: with folds their banks and that of all rows.",
         auto=True,
     )
-    stem: StemKind = _option("none", "Filters of a convolutional stem, for images.")
-    stem_filters: Sequence[int] | int = _option(32, "Filters of the stem: one number a stage.")
-    stem_patch: int = _option(6, "Pixels on a side that a filter of the first stage sees.")
-    stem_pool: int = _option(4, "Fields on a side over which the stem averages its maps.")
+    stem: StemKind = _option(
+        "none", "Filters of a convolutional stem; auto: pca for images large enough.", auto=True
+    )
+    stem_filters: Sequence[int] | int = _option(25, "Filters of the stem: one number a stage.")
+    stem_patch: int = _option(5, "Pixels on a side that a filter of the first stage sees.")
+    stem_pool: int = _option(5, "Fields on a side over which the stem averages its maps.")
     image_shape: Sequence[int] | None = _option(
         None, "Height, width and channels of an image, for a stem or copies of flat rows."
     )

@@ -112,7 +112,11 @@ class Run:
                 if told_to_stop or self.stalled(epoch):
                     self._ending, self._is_over = "stopped early", True
         except KeyboardInterrupt:
-            self._ending, self._is_over = "interrupted", True
+            self.interrupt()
+
+    def interrupt(self) -> None:
+        """End it here, as Ctrl-C does."""
+        self._ending, self._is_over = "interrupted", True
 
     def finish(self, *, seconds: Callable[[], float]) -> tuple[History, ...]:
         """Leave the state that training was for, and tell what happened."""

@@ -146,6 +146,7 @@ def _kept(
         if loss < lowest:
             best, lowest = run, loss
         if run.was_interrupted:
+            best.interrupt()
             break
     return best, tuple(tried)
 

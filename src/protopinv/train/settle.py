@@ -60,6 +60,8 @@ KINDS: dict[str, tuple[Kind, ...]] = {
 }
 # Rows that wide are not a table with columns of a meaning each, but pixels, samples, counts.
 TABLE_FEATURES = 300
+# Images from this many pixels on a side on get a stem.
+STEM_SIDE = 16
 PROTOTYPES_OF_A_GROUP = 4
 # Every system has so many rows and columns: more of them would take minutes a step.
 MOST_PROTOTYPES = 1_000
@@ -67,6 +69,7 @@ MOST_PROTOTYPES = 1_000
 FULL_BATCH_ROWS = 4_096
 BATCH = 2_048
 FULL_EPOCHS, MINI_EPOCHS, LEAST_EPOCHS = 250, 60, 8
+WIDE_SHARE = 0.5  # of the epochs with batches, for rows that are no table
 MINI_RATE = 0.7  # of the learning rate, with batches
 MOST_STEPS = 3_000
 QUICK_SHARE = 0.4  # of the epochs
@@ -134,6 +137,13 @@ def _is_table(values: Values, shape: DataShape) -> bool:
     return values["image_shape"] is None and shape.n_features <= TABLE_FEATURES
 
 
+def _stem(values: Values, _: DataShape, __: Kind) -> str:
+    image = values["image_shape"]
+    if image is None or min(image[:2]) < STEM_SIDE or values["scaling"] == "squash":
+        return "none"
+    return "pca"
+
+
 def _n_prototypes(_: Values, shape: DataShape, kind: Kind) -> int:
     if shape.n_groups > MOST_PROTOTYPES:
         raise ConfigError(
@@ -178,7 +188,8 @@ def _max_epochs(values: Values, shape: DataShape, _: Kind) -> int:
         usual: float = FULL_EPOCHS
     else:
         a_step = int(values["batch_size"]) / _n_seen(values, shape)
-        usual = max(LEAST_EPOCHS, min(MINI_EPOCHS, MOST_STEPS * a_step))
+        share = 1 if _is_table(values, shape) else WIDE_SHARE
+        usual = max(LEAST_EPOCHS, share * min(MINI_EPOCHS, MOST_STEPS * a_step))
     return math.ceil(usual * (QUICK_SHARE if values.get("effort") == "quick" else 1))
 
 
@@ -222,6 +233,7 @@ def _row_dtype(values: Values, shape: DataShape, _: Kind) -> str:
 
 # In this order: a rule may look at what those before it have settled.
 _RULES: dict[str, Callable[[Values, DataShape, Kind], Any]] = {
+    "stem": _stem,
     "activation": lambda _, __, kind: kind.activation,
     "n_prototypes": _n_prototypes,
     "hidden_sizes": _hidden_sizes,

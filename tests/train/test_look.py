@@ -1,0 +1,127 @@
+"""Laws of a look: the candidate with the best folds is kept, as if it had been alone."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
+from protopinv.objective import Classes, Labels, Numbers
+from protopinv.train.config import TrainConfig
+from protopinv.train.loop import EpochReport
+from protopinv.train.model import LOOK, Model, train_model
+from protopinv.train.source import Source
+
+PLAIN = TrainConfig(
+    n_prototypes=12,
+    hidden_sizes=(10,),
+    ridge=1.0,
+    max_epochs=40,
+    warmup_epochs=2,
+    early_stopping="cross",
+    n_members=5,
+    label_smoothing=0.1,
+    dtype="float64",
+    projection="none",
+)
+# It can hardly move, so that its folds are worse after any number of epochs.
+LAME = replace(PLAIN, lr=1e-6, hidden_sizes=(6,))
+
+
+def trained(*candidates: TrainConfig, **more: Any) -> Model:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 4))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    objective = Classes.of(y)
+    source = Source(X, objective.encode(y), objective)
+    device = torch.device("cpu")
+    return train_model(source, candidates, seed=0, device=device, clock=time.perf_counter, **more)
+
+
+@pytest.mark.parametrize("order", [(PLAIN, LAME), (LAME, PLAIN)], ids=["first", "second"])
+def test_the_best_candidate_is_trained_as_if_it_were_alone(order: tuple[TrainConfig, ...]) -> None:
+    chosen, alone = trained(*order), trained(PLAIN)
+    assert chosen.config == PLAIN
+    assert [each.config for each in chosen.tried] == list(order)
+    assert alone.tried == ()
+    losses = {each.config: each.held_loss for each in chosen.tried}
+    assert losses[PLAIN] < losses[LAME]
+    for mine, theirs in zip(chosen.network.weights, alone.network.weights, strict=True):
+        assert mine.equal(theirs)
+    assert chosen.history.loss == alone.history.loss
+    assert chosen.history.kept_epoch == alone.history.kept_epoch
+
+
+def test_an_observer_is_told_which_reports_are_of_a_look() -> None:
+    seen: list[EpochReport] = []
+    trained(PLAIN, LAME, observer=seen.append)
+    looks = [(report.look, report.epoch) for report in seen if report.look is not None]
+    n = round(LOOK * PLAIN.max_epochs)
+    assert looks == [(number, epoch) for number in (0, 1) for epoch in range(n)]
+    after = [report.epoch for report in seen if report.look is None]
+    assert after[0] == n
+    assert after == list(range(n, n + len(after)))
+
+
+def test_control_c_in_a_look_keeps_the_best_so_far() -> None:
+    def interrupt(report: EpochReport) -> None:
+        if report.look == 1 and report.epoch == 3:
+            raise KeyboardInterrupt
+
+    model = trained(PLAIN, LAME, PLAIN, observer=interrupt)
+    assert model.history.ending == "interrupted"
+    assert model.history.n_epochs == round(LOOK * PLAIN.max_epochs)
+    assert len(model.tried) == 2
+    assert model.config == PLAIN
+
+
+def test_a_fit_says_what_it_tried() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 3))
+    model = ProtoPINVRegressor(max_epochs=30, random_state=0).fit(X, X[:, 0])
+    assert model.config_ in [each.config for each in model.tried_]
+    best = min(model.tried_, key=lambda each: each.held_loss)
+    assert best.config == model.config_
+    assert ProtoPINVRegressor(effort="quick", max_epochs=30).fit(X, X[:, 0]).tried_ == ()
+
+
+def test_sharpness_is_where_held_out_rows_are_likeliest() -> None:
+    rng = np.random.default_rng(0)
+    truth = torch.from_numpy(rng.integers(0, 3, 500))
+    outputs = torch.from_numpy(rng.standard_normal((1, 3, 500)))
+    outputs += torch.nn.functional.one_hot(truth, 3).T
+    objective, weight = Classes(np.arange(3)), torch.ones(500, dtype=torch.float64)
+    best = objective.sharpness(outputs, truth, weight)
+
+    def loss(factor: float) -> float:
+        return float(objective.judge(outputs * factor, truth).plain.mean())
+
+    assert loss(best) <= min(loss(best * 0.99), loss(best * 1.01))
+    assert objective.sharpness(outputs * 2, truth, weight) == pytest.approx(best / 2, rel=1e-3)
+
+
+def test_sharpness_has_bounds_and_numbers_have_none() -> None:
+    truth = torch.tensor([0, 1] * 20)
+    outputs = torch.nn.functional.one_hot(truth, 2).T[None].double()
+    weight = torch.ones(40, dtype=torch.float64)
+    assert Classes(np.arange(2)).sharpness(outputs, truth, weight) == pytest.approx(4, rel=1e-3)
+    assert Classes(np.arange(2)).sharpness(outputs, truth, 0 * weight) == 1
+    labels = torch.nn.functional.one_hot(truth, 2).float()
+    assert Labels(2).sharpness(-outputs, labels, weight) == pytest.approx(1 / 4, rel=1e-3)
+    numbers = Numbers.of(np.arange(40.0), None, "squared")
+    assert numbers.sharpness(outputs[:, :1], truth[:, None], weight) == 1
+
+
+def test_smoothed_labels_do_not_make_shy_probabilities() -> None:
+    """Half of all rows have a label by chance, so nobody should be sure of these."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 2))
+    y = np.where(X[:, 0] > 0, 1, rng.integers(0, 2, 400))
+    smoothed = ProtoPINVClassifier(effort="quick", label_smoothing=0.4, random_state=0).fit(X, y)
+    sure = smoothed.predict_proba(X[X[:, 0] > 0.5])[:, 1]
+    unsure = smoothed.predict_proba(X[X[:, 0] < -0.5])[:, 1]
+    assert np.median(sure) > 0.93  # 0.8 is what the smoothed labels say
+    assert 0.3 < np.median(unsure) < 0.7
