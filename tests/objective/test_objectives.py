@@ -204,7 +204,7 @@ def test_no_other_constant_is_better(objective: Objective, targets: Tensor) -> N
 
     def loss(constant: Tensor) -> float:
         outputs = constant[None, :, None].expand(1, -1, N).contiguous()
-        return float(objective.judge(outputs, targets).plain[0] @ weight)
+        return float(objective.judge(outputs, targets).losses[0] @ weight)
 
     lowest = loss(best)
     assert objective.constant_loss(targets, weight) == pytest.approx(lowest, rel=1e-12)

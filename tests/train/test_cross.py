@@ -171,7 +171,7 @@ def test_the_start_of_a_longer_training_is_what_is_kept(blobs, options) -> None:
     """The schedule is that of all epochs; the bank of all rows is one of its states."""
     X, y = blobs
     chosen = {"n_prototypes": 15, "hidden_sizes": 12, "max_epochs": 50, "random_state": 0}
-    chosen |= {"n_members": 1, **options}
+    chosen |= {"n_members": 1, "effort": "quick", "label_smoothing": 0.0, **options}
     states: list[torch.Tensor] = []
     whole = ProtoPINVClassifier(early_stopping=False, **chosen).fit(
         X, y, observer=lambda report: states.append(report.state.inputs[0].clone())
@@ -219,7 +219,12 @@ def test_an_observer_sees_every_epoch_once_and_it_is_shown(blobs, capsys) -> Non
     X, y = blobs
     seen = []
     model = ProtoPINVClassifier(
-        n_prototypes=10, hidden_sizes=8, max_epochs=30, early_stopping="cross", verbose=1
+        effort="quick",
+        n_prototypes=10,
+        hidden_sizes=8,
+        max_epochs=30,
+        early_stopping="cross",
+        verbose=1,
     )
     model.fit(X, y, observer=seen.append)
     assert [report.epoch for report in seen] == list(range(model.n_iter_))
@@ -237,7 +242,7 @@ def test_a_training_whose_folds_have_long_risen_is_ended() -> None:
     device = torch.device("cpu")
     source = Source(X, objective.encode(y), objective)
     model = train_model(
-        source, config, seed=0, device=device, clock=time.perf_counter, observer=seen.append
+        source, [config], seed=0, device=device, clock=time.perf_counter, observer=seen.append
     )
     assert len(seen) == model.history.n_epochs < 100
     assert len(seen) >= LEAST_PATIENCE

@@ -11,8 +11,9 @@ import torch
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.objective import Classes, Labels, Numbers
 from protopinv.train.config import TrainConfig
+from protopinv.train.cross import LEAST_LOOK, LOOK, LOOK_STEPS, look_epochs
 from protopinv.train.loop import EpochReport
-from protopinv.train.model import LOOK, Model, train_model
+from protopinv.train.model import Model, train_model
 from protopinv.train.source import Source
 
 PLAIN = TrainConfig(
@@ -66,6 +67,13 @@ def test_an_observer_is_told_which_reports_are_of_a_look() -> None:
     assert after == list(range(n, n + len(after)))
 
 
+def test_a_look_is_a_share_of_the_epochs_or_enough_steps() -> None:
+    assert look_epochs(250, 1) == round(LOOK * 250) == 50
+    assert look_epochs(60, 20) == LEAST_LOOK
+    assert look_epochs(60, 10) * 10 == LOOK_STEPS
+    assert look_epochs(1, 1) == 1
+
+
 def test_control_c_in_a_look_keeps_the_best_so_far() -> None:
     def interrupt(report: EpochReport) -> None:
         if report.look == 1 and report.epoch == 3:
@@ -76,6 +84,13 @@ def test_control_c_in_a_look_keeps_the_best_so_far() -> None:
     assert model.history.n_epochs == round(LOOK * PLAIN.max_epochs)
     assert len(model.tried) == 2
     assert model.config == PLAIN
+
+
+def test_an_observer_may_end_all_of_it_in_a_look() -> None:
+    model = trained(PLAIN, LAME, PLAIN, observer=lambda report: report.look == 1)
+    assert model.history.ending == "stopped early"
+    assert model.history.n_epochs == round(LOOK * PLAIN.max_epochs)
+    assert len(model.tried) == 2
 
 
 def test_a_fit_says_what_it_tried() -> None:
@@ -115,6 +130,7 @@ def test_sharpness_has_bounds_and_numbers_have_none() -> None:
     assert numbers.sharpness(outputs[:, :1], truth[:, None], weight) == 1
 
 
+@pytest.mark.filterwarnings("error")
 def test_smoothed_labels_do_not_make_shy_probabilities() -> None:
     """Half of all rows have a label by chance, so nobody should be sure of these."""
     rng = np.random.default_rng(0)

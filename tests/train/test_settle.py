@@ -47,6 +47,7 @@ def test_what_is_given_stays(shape: DataShape):
         "early_stopping": True,
         "n_members": 3,
         "scaling": "none",
+        "stem": "none",
         "activation": "tanh",
         "projection": "pls",
         "learn_scale": True,
@@ -86,7 +87,14 @@ def test_an_effort_is_a_number_of_kinds(effort: str):
     found = candidates({**OFFERED, "effort": effort}, SMALL)
     assert len(found) == len(KINDS[effort])
     assert len(set(found)) == len(found)
-    assert {config.n_members for config in found} == {1 if effort == "quick" else 5}
+    assert {config.n_members for config in found} == {5}
+
+
+def test_a_quick_network_is_smaller_and_trained_for_less():
+    quick, usual = (settle({**OFFERED, "effort": e}, SMALL) for e in ("quick", "balanced"))
+    assert quick.n_prototypes < usual.n_prototypes
+    assert quick.widths < usual.widths
+    assert quick.max_epochs < usual.max_epochs
 
 
 def test_candidates_differ_only_in_what_was_left_open():

@@ -117,9 +117,14 @@ class Classes(Objective):
     def constant(
         self, targets: Shaped[Tensor, "n *target"], weight: Float[Tensor, " n"]
     ) -> Float[Tensor, " k"]:
-        """The logarithm of the share of each class."""
+        """The logarithm of the share of each class, smoothed as labels are."""
         shares = weight.new_zeros(self.n_outputs).index_add_(0, self.groups(targets), weight)
+        shares = torch.lerp(shares, torch.full_like(shares, 1 / len(shares)), self._smoothing())
         return shares.clamp_min(torch.finfo(weight.dtype).tiny).log()
+
+    def _smoothing(self) -> float:
+        """One number for all members; those of a study may have their own, and have none here."""
+        return 0.0 if isinstance(self.label_smoothing, Tensor) else float(self.label_smoothing)
 
     def mixed(
         self,

@@ -80,6 +80,9 @@ class Labels(Objective):
     def constant(
         self, targets: Shaped[Tensor, "n *target"], weight: Float[Tensor, " n"]
     ) -> Float[Tensor, " k"]:
-        """The logarithm of the odds of each label."""
-        odds: Tensor = torch.special.logit(weight @ targets.to(weight), eps=1e-12)
+        """The logarithm of the odds of each label, smoothed as labels are."""
+        knob = self.label_smoothing
+        smoothing = 0.0 if isinstance(knob, Tensor) else knob
+        shares = (weight @ targets.to(weight)) * (1 - smoothing) + smoothing / 2
+        odds: Tensor = torch.special.logit(shares, eps=1e-12)
         return odds

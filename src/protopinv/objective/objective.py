@@ -147,4 +147,4 @@ class Objective(ABC):
         mass = torch.ones(len(targets)) if weight is None else weight
         mass = (mass / mass.sum()).to(targets.device, torch.float64)
         outputs = self.constant(targets, mass)[None, :, None].expand(-1, -1, len(targets))
-        return float(self.judge(outputs.contiguous(), targets).plain[0] @ mass)
+        return float(self.judge(outputs.contiguous(), targets).losses[0] @ mass)

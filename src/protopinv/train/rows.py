@@ -42,6 +42,10 @@ class Rows:
         for start in range(0, len(self), size):
             yield self._taken(slice(start, start + size))
 
+    def n_batches(self, size: int | None) -> int:
+        """How many batches of this size there are."""
+        return 1 if size is None else -(-len(self) // size)
+
     def batches(self, size: int | None, generator: Generator) -> Iterator["Rows"]:
         """All rows at once for ``None``, else every row once in shuffled mini-batches."""
         if size is None or size >= len(self):

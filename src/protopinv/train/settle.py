@@ -68,11 +68,10 @@ MOST_PROTOTYPES = 1_000
 # All rows make one step up to here; then batches of this size.
 FULL_BATCH_ROWS = 4_096
 BATCH = 2_048
-FULL_EPOCHS, MINI_EPOCHS, LEAST_EPOCHS = 250, 60, 8
-WIDE_SHARE = 0.5  # of the epochs with batches, for rows that are no table
+FULL_EPOCHS, LEAST_EPOCHS = 250, 5
 MINI_RATE = 0.7  # of the learning rate, with batches
-MOST_STEPS = 3_000
-QUICK_SHARE = 0.4  # of the epochs
+# A quick fit has these shares of the epochs, of the prototypes and of the width.
+QUICK_EPOCHS, QUICK_PROTOTYPES, QUICK_WIDTH = 0.4, 0.8, 0.75
 WARM_UP_SHARE = 0.08
 # Folds that choose epochs and kind; each is a bank of its own. They need rows to say anything: so
 # many in all, and for each group on average. With very many rows a hold-out says enough.
@@ -133,6 +132,10 @@ def growing(n_rows: int, *, least: float, most: float, at: int, power: float) ->
     return min(most, least * max(1.0, n_rows / at) ** power)
 
 
+def _is_quick(values: Values) -> bool:
+    return values.get("effort") == "quick"
+
+
 def _is_table(values: Values, shape: DataShape) -> bool:
     return values["image_shape"] is None and shape.n_features <= TABLE_FEATURES
 
@@ -144,7 +147,7 @@ def _stem(values: Values, _: DataShape, __: Kind) -> str:
     return "pca"
 
 
-def _n_prototypes(_: Values, shape: DataShape, kind: Kind) -> int:
+def _n_prototypes(values: Values, shape: DataShape, kind: Kind) -> int:
     if shape.n_groups > MOST_PROTOTYPES:
         raise ConfigError(
             f"More than {MOST_PROTOTYPES:,} classes need n_prototypes to be given: each should "
@@ -154,13 +157,13 @@ def _n_prototypes(_: Values, shape: DataShape, kind: Kind) -> int:
     usual = growing(shape.n_rows, least=100, most=150, at=3_000, power=0.3)
     few = max(40, shape.n_rows / 3)
     wanted = min(PROTOTYPES_OF_A_GROUP * shape.n_groups, MOST_PROTOTYPES)
-    return max(10 * round(kind.share * min(usual, few) / 10), wanted)
+    share = kind.share * (QUICK_PROTOTYPES if _is_quick(values) else 1)
+    return max(10 * round(share * min(usual, few) / 10), wanted)
 
 
 def _hidden_sizes(values: Values, shape: DataShape, kind: Kind) -> tuple[int, ...]:
     width = growing(shape.n_rows, least=64, most=128, at=3_000, power=0.5)
-    if not _is_table(values, shape):
-        width *= 2
+    width *= (1 if _is_table(values, shape) else 2) * (QUICK_WIDTH if _is_quick(values) else 1)
     return (16 * round(width / 16),) * kind.depth
 
 
@@ -187,10 +190,11 @@ def _max_epochs(values: Values, shape: DataShape, _: Kind) -> int:
     if values["batch_size"] is None:
         usual: float = FULL_EPOCHS
     else:
-        a_step = int(values["batch_size"]) / _n_seen(values, shape)
-        share = 1 if _is_table(values, shape) else WIDE_SHARE
-        usual = max(LEAST_EPOCHS, share * min(MINI_EPOCHS, MOST_STEPS * a_step))
-    return math.ceil(usual * (QUICK_SHARE if values.get("effort") == "quick" else 1))
+        # Steps grow with the square root of the rows, from as many as without batches.
+        n = _n_seen(values, shape)
+        steps = FULL_EPOCHS * math.sqrt(max(1.0, n / FULL_BATCH_ROWS))
+        usual = max(LEAST_EPOCHS, min(FULL_EPOCHS, steps * int(values["batch_size"]) / n))
+    return math.ceil(usual * (QUICK_EPOCHS if _is_quick(values) else 1))
 
 
 def _lr(values: Values, _: DataShape, kind: Kind) -> float:
@@ -211,8 +215,7 @@ def _early_stopping(values: Values, shape: DataShape, _: Kind) -> bool | str:
 
 
 def _n_members(values: Values, _: DataShape, __: Kind) -> int:
-    averaged = values["early_stopping"] == "cross" and values["effort"] != "quick"
-    return FOLDS + 1 if averaged else 1
+    return FOLDS + 1 if values["early_stopping"] == "cross" else 1
 
 
 def _label_smoothing(values: Values, shape: DataShape, _: Kind) -> float:
