@@ -1,5 +1,6 @@
 """Laws of a look: the candidate with the best folds is kept, as if it had been alone."""
 
+import math
 import time
 from dataclasses import replace
 from typing import Any
@@ -9,10 +10,11 @@ import pytest
 import torch
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
+from protopinv.errors import TrainingError
 from protopinv.objective import Classes, Labels, Numbers
 from protopinv.train.config import TrainConfig
-from protopinv.train.cross import LEAST_LOOK, LOOK, LOOK_STEPS, look_epochs
-from protopinv.train.loop import EpochReport
+from protopinv.train.look import LEAST_LOOK, LOOK, LOOK_STEPS, look_epochs
+from protopinv.train.loop import EpochReport, Run
 from protopinv.train.model import Model, train_model
 from protopinv.train.source import Source
 
@@ -56,12 +58,36 @@ def test_the_best_candidate_is_trained_as_if_it_were_alone(order: tuple[TrainCon
     assert chosen.history.kept_epoch == alone.history.kept_epoch
 
 
-def test_an_observer_is_told_which_reports_are_of_a_look() -> None:
+def test_threads_find_what_one_after_another_finds() -> None:
+    apart, together = (trained(LAME, PLAIN, LAME, workers=n) for n in (1, 3))
+    assert apart.tried == together.tried
+    assert apart.history.loss == together.history.loss
+    for mine, theirs in zip(apart.network.weights, together.network.weights, strict=True):
+        assert mine.equal(theirs)
+
+
+def test_a_candidate_that_cannot_be_trained_is_passed_over(monkeypatch) -> None:
+    def advance(self: Run, until: int | None = None, *, observer: Any = None) -> None:
+        if self.step.config == LAME:
+            raise TrainingError("The loss must stay finite.")
+        usual(self, until, observer=observer)
+
+    usual = Run.advance
+    monkeypatch.setattr(Run, "advance", advance)
+    model = trained(LAME, PLAIN)
+    assert model.config == PLAIN
+    assert model.tried[0].held_loss == math.inf
+    with pytest.raises(TrainingError, match="must stay finite"):
+        trained(LAME, LAME)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_observer_is_told_which_reports_are_of_a_look(workers: int) -> None:
     seen: list[EpochReport] = []
-    trained(PLAIN, LAME, observer=seen.append)
+    trained(PLAIN, LAME, observer=seen.append, workers=workers)
     looks = [(report.look, report.epoch) for report in seen if report.look is not None]
     n = round(LOOK * PLAIN.max_epochs)
-    assert looks == [(number, epoch) for number in (0, 1) for epoch in range(n)]
+    assert sorted(looks) == [(number, epoch) for number in (0, 1) for epoch in range(n)]
     after = [report.epoch for report in seen if report.look is None]
     assert after[0] == n
     assert after == list(range(n, n + len(after)))
@@ -82,15 +108,17 @@ def test_control_c_in_a_look_keeps_the_best_so_far() -> None:
     model = trained(PLAIN, LAME, PLAIN, observer=interrupt)
     assert model.history.ending == "interrupted"
     assert model.history.n_epochs == round(LOOK * PLAIN.max_epochs)
-    assert len(model.tried) == 2
+    assert [math.isfinite(each.held_loss) for each in model.tried] == [True, True, False]
     assert model.config == PLAIN
 
 
 def test_an_observer_may_end_all_of_it_in_a_look() -> None:
-    model = trained(PLAIN, LAME, PLAIN, observer=lambda report: report.look == 1)
+    model = trained(
+        PLAIN, LAME, PLAIN, observer=lambda report: (report.look, report.epoch) == (1, 3)
+    )
     assert model.history.ending == "stopped early"
     assert model.history.n_epochs == round(LOOK * PLAIN.max_epochs)
-    assert len(model.tried) == 2
+    assert [math.isfinite(each.held_loss) for each in model.tried] == [True, True, False]
 
 
 def test_a_fit_says_what_it_tried() -> None:

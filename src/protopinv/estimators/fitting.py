@@ -22,8 +22,9 @@ from protopinv.objective import Objective
 from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
+from protopinv.train.look import Tried
 from protopinv.train.loop import Observer
-from protopinv.train.model import Model, Start, Tried, train_model
+from protopinv.train.model import Model, Start, train_model
 from protopinv.train.progress import progress
 from protopinv.train.settle import candidates, check, is_auto
 from protopinv.train.source import Source
@@ -62,7 +63,7 @@ class ProtoPINV(BankParameters, BankEstimator):
         configs = tuple(with_fast_rows(each, source, device) for each in configs)
         config = configs[0]
         shown = progress(enabled=bool(self.verbose), also=observer)
-        with shown as watched, memory_named(), threads_for(source, config, device):
+        with shown as watched, memory_named(), threads_for(source, config, device) as workers:
             model = train_model(
                 source,
                 configs,
@@ -72,6 +73,7 @@ class ProtoPINV(BankParameters, BankEstimator):
                 held_out=hold_out(source.groups(), config.held_out, seed),
                 observer=watched,
                 start=start,
+                workers=workers,
             )
         _warn(model, model.config)
         self._learn(checked)

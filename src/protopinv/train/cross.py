@@ -23,16 +23,11 @@ from protopinv.train.stopping import chosen
 HALF = 4
 # Training ends when the lowest loss is this share of all epochs ago, and so many steps at least:
 # the smoothed loss falls and then rises. On 127 public tables 25 of 250 full-batch epochs chose
-# as well as 75, or all of them.
+# as well as 75, or all of them. With batches it often falls again as the rate does.
 PATIENCE = 0.12
+BATCH_PATIENCE = 0.25
 LEAST_PATIENCE = 25
 LEAST_PATIENT_EPOCHS = 6
-# Several candidates are looked at for this share of their epochs before one is kept, or for fewer
-# if these have so many steps. On 61 public tables the loss in folds after 50 of 250 epochs chose as
-# well as at the end.
-LOOK = 0.2
-LOOK_STEPS = 60
-LEAST_LOOK = 4
 GPU_LOOKS = 10
 
 
@@ -76,12 +71,6 @@ def crossed(rows: Rows, fold: Int[Tensor, " n"], n_full: int, n_judged: int) -> 
     )
 
 
-def look_epochs(max_epochs: int, steps_an_epoch: int) -> int:
-    """Epochs after which candidates are compared."""
-    enough = max(LEAST_LOOK, math.ceil(LOOK_STEPS / steps_an_epoch))
-    return min(max_epochs, enough, max(1, math.ceil(LOOK * max_epochs)))
-
-
 class EpochChoice:
     """Keeps the state of all members at the epoch where the loss on held-out rows is lowest.
 
@@ -95,7 +84,8 @@ class EpochChoice:
         self._n_full = n_full
         self._half = max(1, HALF // steps_an_epoch)
         least = max(LEAST_PATIENT_EPOCHS, math.ceil(LEAST_PATIENCE / steps_an_epoch))
-        self._patience = max(least, round(PATIENCE * max_epochs))
+        share = PATIENCE if steps_an_epoch == 1 else BATCH_PATIENCE
+        self._patience = max(least, round(share * max_epochs))
         self._recent = [[torch.empty_like(t) for t in tensors] for _ in range(self._half + 1)]
         self._best = [tensor.detach().clone() for tensor in tensors]
         # Numbers of the host on a CPU; on a GPU they stay there, so that nobody waits.

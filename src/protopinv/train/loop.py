@@ -86,7 +86,7 @@ class Run:
         self.step = step
         self.n_epochs = step.config.max_epochs if epochs is None else epochs
         self._ending: Ending = "finished" if epochs is None else "stopped early"
-        self._is_over = self._was_ordered = False
+        self._is_over = False
         self.validation = validation
         self.folds = None if choice is None else _Folds(choice, rows, step)
         # Where the pass that trains shows nothing of held-out rows, it need not look at them.
@@ -108,21 +108,15 @@ class Run:
             while not self._is_over and len(self._rates) < (until or self.n_epochs):
                 epoch = len(self._rates)
                 report = self.epoch(epoch)
-                if observer is not None and bool(observer(report)):
-                    self.end("stopped early", by_order=True)
-                elif self.stalled(epoch):
+                told_to_stop = observer is not None and bool(observer(report))
+                if told_to_stop or self.stalled(epoch):
                     self.end("stopped early")
         except KeyboardInterrupt:
-            self.end("interrupted", by_order=True)
+            self.end("interrupted")
 
-    def end(self, ending: Ending, *, by_order: bool = False) -> None:
-        """Train no further; by order of an observer or of Ctrl-C, or because it would not help."""
-        self._ending, self._is_over, self._was_ordered = ending, True, by_order
-
-    @property
-    def order(self) -> Ending | None:
-        """How it was told to end, if it was."""
-        return self._ending if self._was_ordered else None
+    def end(self, ending: Ending) -> None:
+        """Train no further."""
+        self._ending, self._is_over = ending, True
 
     def finish(self, *, seconds: Callable[[], float]) -> tuple[History, ...]:
         """Leave the state that training was for, and tell what happened."""

@@ -1,6 +1,5 @@
 """From rows to a model: prepare, train, fold."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,22 +15,15 @@ from protopinv.network import Network, mean_network, solve_weights
 from protopinv.objective import Objective
 from protopinv.train.bank_step import BankStep, architecture_of
 from protopinv.train.config import TrainConfig
-from protopinv.train.cross import EpochChoice, crossed, deal_folds, look_epochs
+from protopinv.train.cross import EpochChoice, crossed, deal_folds
 from protopinv.train.history import History, mean_history
-from protopinv.train.loop import EpochReport, Observer, Run, train
+from protopinv.train.look import Tried, best_of
+from protopinv.train.loop import Observer, Run, train
 from protopinv.train.prepare import Prepared, first_banks, noise_generator, prepare
 from protopinv.train.rows import Rows
 from protopinv.train.settle import FOLDS
 from protopinv.train.source import Source
 from protopinv.train.step import SOLVE_TOLERANCE
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A candidate, and the lowest loss of its folds while it was looked at."""
-
-    config: TrainConfig
-    held_loss: float
 
 
 @dataclass(frozen=True)
@@ -71,6 +63,7 @@ def train_model(
     held_out: NDArray[np.integer[Any]] | None = None,
     observer: Observer | None = None,
     start: Start | None = None,
+    workers: int = 1,
 ) -> Model:
     """Train on all rows but ``held_out``, the row numbers to validate on.
 
@@ -78,8 +71,8 @@ def train_model(
     and say after how many epochs the loss on rows not seen is lowest. What is predicted is the mean
     of ``n_members`` banks; with folds up to four of these are theirs.
 
-    Of several candidates, which share all that prepares rows, each is trained for a while; the one
-    whose folds have the lowest loss is trained to its end.
+    Of several candidates, which share all that prepares rows, each is trained for a while, as many
+    at once as there are ``workers``; that whose folds have the lowest loss is trained to the end.
     """
     started = clock()
     config = candidates[0]
@@ -110,7 +103,9 @@ def train_model(
             )
         return Run(step, judged, validation=prepared.validation, choice=choice)
 
-    run, tried = _kept(candidates if rows.held is not None else [config], begun, observer)
+    run, tried = best_of(
+        candidates if rows.held is not None else [config], begun, observer, workers=workers
+    )
     run.advance(observer=observer)
     histories = run.finish(seconds=lambda: clock() - started)
     step, config = run.step, run.step.config
@@ -123,41 +118,6 @@ def train_model(
         bank, prepared, objective, config, [histories[n] for n in kept], loss, sharpness
     )
     return replace(model, tried=tried)
-
-
-def _kept(
-    candidates: Sequence[TrainConfig],
-    begun: Callable[[TrainConfig], Run],
-    observer: Observer | None,
-) -> tuple[Run, tuple[Tried, ...]]:
-    """The training to go on with: that of the only candidate, or of the one that looks best."""
-    best = begun(candidates[0])
-    if len(candidates) == 1:
-        return best, ()
-    tried: list[Tried] = []
-    lowest = math.inf
-    for number, config in enumerate(candidates):
-        run = best if number == 0 else begun(config)
-        steps = run.rows.n_batches(config.batch_size)
-        run.advance(look_epochs(run.n_epochs, steps), observer=_of_a_look(observer, number))
-        loss = math.inf if run.folds is None else run.folds.choice.lowest_on_host()
-        tried.append(Tried(config, loss))
-        if loss < lowest:
-            best, lowest = run, loss
-        if run.order is not None:
-            best.end(run.order, by_order=True)
-            break
-    return best, tuple(tried)
-
-
-def _of_a_look(observer: Observer | None, number: int) -> Observer | None:
-    if observer is None:
-        return None
-
-    def look(report: EpochReport) -> bool | None:
-        return observer(replace(report, look=number))
-
-    return look
 
 
 def _sharpness(step: BankStep, rows: Rows, validation: Rows | None) -> float:

@@ -32,15 +32,19 @@ def work_of(source: Source, config: TrainConfig) -> int:
 
 
 @contextmanager
-def threads_for(source: Source, config: TrainConfig, device: torch.device) -> Iterator[None]:
-    """One thread in here for small work on a CPU; afterwards as many as before."""
+def threads_for(source: Source, config: TrainConfig, device: torch.device) -> Iterator[int]:
+    """One thread in here for small work on a CPU; afterwards as many as before.
+
+    What is given says how many such works may run side by side: as many as there were threads.
+    These do not wait for each other, so they do not spin.
+    """
     before = torch.get_num_threads()
     small = device.type == "cpu" and work_of(source, config) < WORK_FOR_THREADS
     if not small or before == 1:
-        yield
+        yield 1
         return
     torch.set_num_threads(1)
     try:
-        yield
+        yield before
     finally:
         torch.set_num_threads(before)
