@@ -61,9 +61,7 @@ def why_not(name: str, rows: int) -> str | None:
     """Why a contestant stays away from a table; None if it comes."""
     most = CONTESTANTS[name].most_rows
     if most is not None and rows > most:
-        return (
-            f"kernel methods are left out above {most:,} rows: they need a matrix of rows by rows"
-        )
+        return f"kernel methods are left out above {most:,} rows"
     return None
 
 

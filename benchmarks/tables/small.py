@@ -147,7 +147,7 @@ def _processes(plan: SmallPlan) -> dict[str, Any]:
     found: dict[str, list[float]] = {str(n): [] for n in PROCESSES}
     for _ in range(rounds):
         for n in PROCESSES:
-            found[str(n)].append(statistics.mean(_crowd(n, fits=2 if plan.quick else 10)))
+            found[str(n)].append(statistics.mean(_crowd(n, fits=1 if plan.quick else 10)))
     return {"seconds": {n: statistics.median(times) for n, times in found.items()}}
 
 
