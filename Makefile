@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check bench paper ablations accuracy tables small tasks docs clean
+.PHONY: setup demo test check bench paper ablations accuracy contest small docs clean
 
 setup: $(READY)
 
@@ -31,7 +31,7 @@ check: $(READY)
 bench: $(READY)
 	$(BIN)/protopinv bench speed $(OPTIONS)
 
-paper ablations accuracy tables small tasks: $(READY)
+paper ablations accuracy contest small: $(READY)
 	$(BIN)/python -m benchmarks $@ $(OPTIONS)
 
 docs: $(READY)

@@ -1,13 +1,14 @@
 """What each rule for "auto" is worth: the defaults against the same with one rule changed.
 
-    python -m benchmarks.rules --wheels FOLDER [--records DIR] [--jobs 2]
+    python -m benchmarks.rules --wheels FOLDER [--records DIR] [--seeds 1] [--jobs 2]
 
-On the balanced tables of the suite with up to 3,000 rows, where the rules matter most. The record
-is resumable.
+On the development half of the tables, for every task. The record is resumable.
 """
 
 import argparse
 import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,54 +17,163 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # small matrices, one process a c
 
 from joblib import Parallel, delayed
 
-from benchmarks.tables.contest import ContestPlan, measure
-from benchmarks.tables.suite import IMBALANCED, suite
-from protopinv import ProtoPINVClassifier
-from protopinv.bench.record import Record
-from protopinv.train.settle import SIZES
+from benchmarks.choices import listed
+from benchmarks.tables import packaged
+from benchmarks.tables.contest import (
+    FOLDS,
+    SCORED_FOLDS,
+    ContestPlan,
+    measure,
+    prepared,
+    shape_of,
+    tables_of,
+)
+from benchmarks.tables.suite import Table
+from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
+from protopinv.bench.plans import record_name
+from protopinv.bench.record import Cell, Record, Say
+from protopinv.train.config import FIELDS, TrainConfig, offered_default
+from protopinv.train.settle import DataShape, settle
 
 RECORDS = Path(__file__).parent / "records"
-CHANGES: dict[str, dict[str, Any]] = {
-    "the defaults": {},
-    "no tails squashed (scaling='feature')": {"scaling": "feature"},
-    "all epochs (early_stopping=False)": {"early_stopping": False},
-    "a weaker ridge (10)": {"ridge": 10.0},
-    "100 prototypes": {"n_prototypes": 100},
+DEFAULTS = "the defaults"
+Parameters = Mapping[str, Any]
+Change = Callable[[TrainConfig], Parameters]
+
+
+def _no_look(usual: TrainConfig) -> Parameters:
+    """The plain kind, as often averaged and as long trained as the one that is chosen."""
+    return {
+        "effort": "quick",
+        "n_members": usual.n_members,
+        "max_epochs": usual.max_epochs,
+    }
+
+
+def _one_layer(usual: TrainConfig) -> Parameters:
+    return {"hidden_sizes": usual.widths[:1]}
+
+
+def _given(**parameters: Any) -> Change:
+    return lambda _: parameters
+
+
+# From what the rules settle for a table to what is given in its place.
+CHANGES: dict[str, Change] = {
+    DEFAULTS: _given(),
+    "no look at kinds (the plain one)": _no_look,
+    "one bank instead of a mean (n_members=1)": _given(n_members=1),
+    "all epochs, no folds (early_stopping=False)": _given(early_stopping=False),
+    "one hidden layer": _one_layer,
+    "no tails squashed (scaling='feature')": _given(scaling="feature"),
+    "columns of one scale (learn_scale=False)": _given(learn_scale=False),
+    "turned columns (projection='pca')": _given(projection="pca"),
+    "no label smoothing (label_smoothing=0)": _given(label_smoothing=0.0),
 }
+ONLY_CLASSES = ("no label smoothing (label_smoothing=0)",)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A table, a change and a seed."""
+
+    table: str
+    label: str
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """The name of its cell."""
+        return f"{self.table}/{self.label}/seed{self.seed}"
+
+
+def measure_rules(
+    *,
+    wheels: Path | None,
+    folder: Path,
+    tables: tuple[str, ...] = (),
+    seeds: int = 1,
+    jobs: int = 2,
+    quick: bool = False,
+    say: Say = lambda _: None,
+) -> Record:
+    """Every change on every table."""
+    plan = ContestPlan(contestants=("balanced",), tables=tables, seeds=seeds, quick=quick)
+    loaders = tables_of(plan, wheels)
+    packaged.require_packages(tuple(loaders))
+    content = {
+        "task": "Scores in cross-validation with one rule changed at a time",
+        "half": plan.half,
+        "contestants": list(CHANGES),
+        "tables": tuple(loaders),
+        "seeds": plan.seeds,
+        "folds": plan.folds,
+        "quick": quick,
+        "scored_folds": SCORED_FOLDS,
+    }
+    name = record_name("rules", "cpu", quick=quick)
+    record = Record(folder, name, content, "cpu", say=say)
+    for name, load in loaders.items():
+        work = [Job(name, label, seed) for label in CHANGES for seed in range(plan.seeds)]
+        if all(job.key in record.cells for job in work):
+            continue  # no need to read it again
+        at_once = partial(_work, load(), quick, jobs)
+        record.cells_of({job.key: job for job in work}, at_once)
+        say(name)
+    record.finish()
+    return record
+
+
+def _work(table: Table, quick: bool, jobs: int, work: Sequence[Job]) -> Iterable[tuple[int, Cell]]:
+    if jobs == 1:
+        return ((place, _cell(table, job, quick)) for place, job in enumerate(work))
+    calls = [delayed(_cell)(table, job, quick) for job in work]
+    return enumerate(Parallel(n_jobs=jobs, return_as="generator")(calls))
+
+
+def _cell(table: Table, job: Job, quick: bool) -> Cell:
+    kept, left_out = prepared(table, FOLDS, quick=quick)
+    if job.label in ONLY_CLASSES and table.task != "classification":
+        reason = "labels are smoothed only where a row has one class"
+        return {**shape_of(kept), "left_out": left_out, "skipped": reason}
+    parameters = CHANGES[job.label](usual(kept))
+    estimator = ProtoPINVRegressor if table.task == "regression" else ProtoPINVClassifier
+    build = partial(_build, estimator, parameters)
+    return measure(table, build, job.seed, quick=quick)
+
+
+def _build(estimator: Callable[..., Any], parameters: Parameters, seed: int) -> Any:
+    return estimator(**parameters, device="cpu", random_state=seed)
+
+
+def usual(table: Table) -> TrainConfig:
+    """What the rules settle for the rows of a table that are trained on, before any look."""
+    groups = shape_of(table)["outputs"] if table.task == "classification" else 1
+    rows = len(table.X) - len(table.X) // FOLDS
+    given = {name: offered_default(name) for name in FIELDS}
+    return settle(given, DataShape(rows, table.X.shape[1], groups))
 
 
 def main() -> None:
     """Measure every change on every table, and keep it in a record."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--wheels", type=Path, required=True)
+    parser.add_argument("--wheels", type=Path)
     parser.add_argument("--records", type=Path, default=RECORDS)
+    parser.add_argument("--tables", default="", help="some tables only, with commas")
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    loaders = suite(options.wheels)
-    tables = [load() for name, load in loaders.items() if not name.startswith(IMBALANCED)]
-    small = [table for table in tables if len(table.y) <= SIZES[0].most_rows]
-    plan = {
-        "task": "Accuracy in five-fold cross-validation with one rule changed at a time",
-        "contestants": list(CHANGES),
-        "tables": [table.name for table in small],
-    }
-    record = Record(options.records, "rules-cpu", plan, "cpu")
-    for label, changes in CHANGES.items():
-        missing = [table for table in small if f"{table.name}/{label}" not in record.cells]
-        work = [
-            delayed(measure)(table, partial(_build, changes), ContestPlan()) for table in missing
-        ]
-        for table, cell in zip(
-            missing, Parallel(n_jobs=options.jobs, return_as="generator")(work), strict=True
-        ):
-            record.cell(f"{table.name}/{label}", partial(dict, cell))
-        print(label, flush=True)
-    record.finish()
+    record = measure_rules(
+        wheels=options.wheels,
+        folder=options.records,
+        tables=listed(options.tables),
+        seeds=options.seeds,
+        jobs=options.jobs,
+        quick=options.quick,
+        say=lambda text: print(text, flush=True),
+    )
     print("wrote", record.path)
-
-
-def _build(changes: dict[str, Any], seed: int) -> ProtoPINVClassifier:
-    return ProtoPINVClassifier(**changes, device="cpu", random_state=seed)
 
 
 if __name__ == "__main__":

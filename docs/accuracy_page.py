@@ -1,30 +1,41 @@
 """docs/accuracy.md, from dated records and from the rules themselves."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contest_page import contest_section, rules_worth
 from results_page import recipe
 
 from benchmarks.images.accuracy import accuracy_table
 from benchmarks.images.contenders import ROWS
 from benchmarks.paper.text import NAMES
-from benchmarks.tables import tasks
-from benchmarks.tables.contest import FOLDS, LEVEL, SCORED_FOLDS, accuracies_of, standings
-from benchmarks.tables.text import each_table, standings_table
 from protopinv.bench.markdown import markdown
 from protopinv.bench.scores import percent
 from protopinv.bench.tasks import DATASETS, HELD_OUT
+from protopinv.train.config import FIELDS, TrainConfig, offered_default
+from protopinv.train.model import LOOK
 from protopinv.train.settle import (
+    BATCH,
     EXACT_ROWS,
+    FOLDS,
     FOLDS_LEAST_OF_A_GROUP,
     FOLDS_LEAST_ROWS,
-    FULL,
-    MINI,
+    FOLDS_MOST_ROWS,
+    FULL_BATCH_ROWS,
+    KINDS,
+    LEAST_EPOCHS,
+    MINI_RATE,
+    MOST_PROTOTYPES,
+    MOST_STEPS,
+    PLAIN,
     PROTOTYPES_OF_A_GROUP,
-    SIZES,
+    QUICK_SHARE,
+    SMOOTHING,
     TABLE_FEATURES,
     WARM_UP_SHARE,
+    DataShape,
+    Kind,
+    settle,
 )
 
 Record = Mapping[str, Any]
@@ -54,34 +65,47 @@ became `optimizer="muon"`.
 
 """
 
-TABLES = """\
-Nobody is tuned: each contestant has its defaults, and all but LightGBM and protopinv get scaled
-columns. Accuracy in {folds}-fold stratified cross-validation; tables of {some:,} rows and more are
-scored on {on_some} of the folds, those of {many:,} and more on one. One seed. Up to {level} points
-are level. *To LightGBM* is our accuracy minus its. Fit times are means over tables, on two cores.
+AUTO = """\
+`ProtoPINVClassifier()` and `ProtoPINVRegressor()` choose by the shape of the data, and where that
+says too little by a short look at them; `model.config_` says what they chose. Whatever you give
+stays as given.
+
+**Kinds of networks.** What suits a table differs by more than one default can average out. So
+several kinds are trained for {look:g} % of their epochs, each with {folds} folds beside it, and the
+kind whose folds have the lowest loss on rows they have not seen is trained to its end. `effort`
+says how many kinds; *ridge* is for each prototype, *share* that of the usual number of prototypes.
 
 """
-TASKS = """\
-Nobody is tuned: both have their defaults, and both get features as they came; further rows scale
-features, or features and targets, for the MLP. Ours scales both inside. R2 is the mean over
-targets, micro-F1 counts every label of every row. {folds}-fold cross-validation for each of {seeds}
-seeds, mean ± standard deviation over seeds, in percent; tables of {some:,} rows and more are scored
-on {on_some} of the folds, those of {many:,} and more on one. Rows of rf1 follow each other in time
-and are dealt into folds at random, so its scores say nothing about forecasts.
+BY_ROWS = """\
+**Sizes grow with the rows.** For the first kind, in a table with two classes:
 
 """
-CHOSEN_HERE = (
-    "The rules for our defaults were chosen on these tables, so look at the next ones too."
-)
-CHOSEN_ELSEWHERE = """\
-These tables played no part in choosing the rules. Some are made from tables above, with classes
-merged until one is rare; others are new. A rare class is easily passed over, so the next table has
-balanced accuracy: the share of right answers in a class, averaged over classes.
+RULES = """\
+- **Many classes**: at least {a_group} prototypes a class, up to {most_prototypes:,} in all.
+- **Imbalance**: prototypes are dealt evenly over the classes at the start, so the rarest has as
+  many as the most common; the loss is left alone and probabilities stay honest.
+- **Columns of a table**: up to {table_features} features, columns with heavy tails are squashed by
+  asinh around their median before they are scaled, and a factor for every column is trained. Wider
+  rows get PCA and layers twice as wide. Images have one scale.
+- **Batches**: up to {full_rows:,} rows, all of them make one step; then {batch:,} do, at
+  {mini_rate:g} % of the rate, for at most {most_steps:,} steps but at least {least_epochs} epochs.
+  The warm-up takes {warm_up:g} % of the epochs.
+- **Folds** need at least {folds_least} rows, and {folds_a_group} for each class on average; with
+  fewer, all epochs of one bank of the first kind are run. {folds_word} banks that leave out a fold
+  each are trained beside the one of all rows. They say after how many epochs to stop, and what is
+  predicted is the mean of all {members}. Above {folds_most:,} rows a tenth is held out instead.
+- **How sure to be**: labels of classes are smoothed by {smoothing:g} where rows are held out, and
+  what was held out says by how much to sharpen the outputs again.
+- **`effort="quick"`** runs {quick:g} % of the epochs, and keeps the bank of all rows alone.
+- **Rows on a GPU**, if more than {full_rows:,} and of more than {table_features} features, are
+  bfloat16; solves and sums stay in float32.
+- **Up to {exact} rows** are trained on in float64.
 """
+SHOWN_ROWS = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
-def accuracy_page(newest: Mapping[str, Record]) -> str:
-    """The page."""
+def accuracy_page(newest: Mapping[str, Record]) -> tuple[str, dict[str, bytes]]:
+    """The page, and its figures by file name."""
     lines = ["# Accuracy", "", "Every figure comes from a dated record in"]
     lines += ["[benchmarks/records](../benchmarks/records)."]
     meetings = [
@@ -95,39 +119,8 @@ def accuracy_page(newest: Mapping[str, Record]) -> str:
     if "tried-cuda" in newest:
         lines += tried_section(newest["tried-cuda"])
     lines += rules_section(newest.get("rules-cpu"))
-    titles = {
-        "tables-cpu": "Tables, without tuning",
-        "imbalanced-cpu": "Imbalanced tables, without tuning",
-    }
-    for name, title in titles.items():
-        if name in newest:
-            lines += tables_section(newest[name], title, balanced=name == "imbalanced-cpu")
-    if "tasks-cpu" in newest:
-        lines += tasks_section(newest["tasks-cpu"])
-    return "\n".join(lines) + "\n"
-
-
-def tasks_section(record: Record) -> list[str]:
-    """Numbers and several labels."""
-    (some, _), (many, on_some) = tasks.SCORED_FOLDS
-    prose = TASKS.format(
-        folds=tasks.FOLDS,
-        seeds=record["plan"]["seeds"],
-        some=some,
-        on_some=on_some,
-        many=many,
-    )
-    return [
-        "",
-        "## Numbers and several labels, without tuning",
-        "",
-        *prose.splitlines(),
-        *tasks.tasks_table(record),
-        "",
-        "`python -m benchmarks tasks --wheels FOLDER` makes this table.",
-        "",
-        f"<sub>{recipe(record)}</sub>",
-    ]
+    contest, drawn = contest_section(newest)
+    return "\n".join([*lines, *contest]) + "\n", drawn
 
 
 def images_section(records: Sequence[Record]) -> list[str]:
@@ -195,87 +188,86 @@ def _of(key: str, idea: str, dataset: str) -> bool:
 
 
 def rules_section(record: Record | None) -> list[str]:
-    """What "auto" means."""
-    rows = []
-    for size in SIZES:
-        upper = "more" if math.isinf(size.most_rows) else f"up to {size.most_rows:,}"
-        batch = "all rows" if size.batch_size is None else f"{size.batch_size} rows"
-        rows.append(
-            [
-                upper,
-                str(size.n_prototypes),
-                "-".join(map(str, size.hidden_sizes)),
-                f"{size.ridge_a_prototype:g} a prototype",
-                batch,
-                "chosen in four folds" if size.chooses_epochs else "all",
-            ]
-        )
-    header = ["rows", "prototypes", "hidden", "ridge", "a step takes", "epochs"]
+    """What "auto" means, and what each rule is worth."""
+    words = {3: "Three", 4: "Four", 5: "Five"}
+    rules = RULES.format(
+        a_group=PROTOTYPES_OF_A_GROUP,
+        most_prototypes=MOST_PROTOTYPES,
+        table_features=TABLE_FEATURES,
+        full_rows=FULL_BATCH_ROWS,
+        batch=BATCH,
+        mini_rate=100 * MINI_RATE,
+        most_steps=MOST_STEPS,
+        least_epochs=LEAST_EPOCHS,
+        warm_up=100 * WARM_UP_SHARE,
+        folds_least=FOLDS_LEAST_ROWS,
+        folds_a_group=FOLDS_LEAST_OF_A_GROUP,
+        folds_word=words[FOLDS],
+        members=FOLDS + 1,
+        folds_most=FOLDS_MOST_ROWS,
+        smoothing=SMOOTHING,
+        quick=100 * QUICK_SHARE,
+        exact=EXACT_ROWS,
+    )
     return [
         "",
         '## What "auto" means',
         "",
-        "`ProtoPINVClassifier()` and `ProtoPINVRegressor()` choose by the shape of the data;",
-        "`model.config_` says what they chose. Whatever you give stays as given.",
+        *AUTO.format(look=100 * LOOK, folds=FOLDS).splitlines(),
+        *_kinds(),
         "",
-        *markdown(header, rows),
+        *BY_ROWS.splitlines(),
+        *_by_rows(),
         "",
-        f"- **Many classes**: at least {PROTOTYPES_OF_A_GROUP} prototypes a class.",
-        "- **Imbalance**: prototypes are dealt evenly over the classes at the start, so the rarest",
-        "  has as many as the most common; the loss is left alone and probabilities stay honest.",
-        f"- **Skewed columns**: up to {TABLE_FEATURES} features, columns with heavy tails are",
-        "  squashed by asinh around their median before they are scaled. Images have one scale.",
-        f"- **Full batches** run {FULL.epochs} epochs at a peak rate of {FULL.lr:g}, mini-batches "
-        f"{MINI.epochs} at {MINI.lr:g}; the",
-        f"  warm-up takes {100 * WARM_UP_SHARE:g} % of them.",
-        f"- **Rows on a GPU**, if more than {SIZES[-2].most_rows:,} and of more than "
-        f"{TABLE_FEATURES} features, are bfloat16;",
-        "  solves and sums stay in float32.",
-        f"- **Folds** need at least {FOLDS_LEAST_ROWS} rows, and {FOLDS_LEAST_OF_A_GROUP} for each",
-        "  class on average; with fewer all epochs are run. Four banks that leave out a fold each",
-        "  are trained beside the one of all rows, and what is predicted is the mean of all five.",
-        f"- **Up to {EXACT_ROWS} rows** are trained on in float64.",
-        *(["", *rules_measured(record)] if record is not None else []),
+        *rules.splitlines(),
+        "",
+        "### What each rule is worth",
+        "",
+        *rules_worth(record),
     ]
 
 
-def rules_measured(record: Record) -> list[str]:
-    """What each rule is worth, against the defaults."""
-    first = record["plan"]["contestants"][0]
-    scores = accuracies_of(record)
+def _kinds() -> list[str]:
+    """Every kind, and the efforts that look at it."""
+    efforts: dict[Kind, list[str]] = {}
+    for effort, kinds in KINDS.items():
+        for kind in kinds:
+            efforts.setdefault(kind, []).append(effort)
+    rows = [
+        [
+            kind.activation,
+            str(kind.depth),
+            f"{kind.ridge_a_prototype:g}",
+            f"{kind.lr:g}",
+            f"{100 * kind.share:g} %",
+            ", ".join(names),
+        ]
+        for kind, names in efforts.items()
+    ]
+    return markdown(["activation", "hidden layers", "ridge", "peak rate", "share", "effort"], rows)
+
+
+def _by_rows() -> list[str]:
     rows = []
-    for standing in standings(record, against=first):
-        against = f"{standing.wins} / {standing.level} / {standing.losses}"
-        mean = f"{100 * standing.mean_accuracy:.2f}"
-        rows.append([standing.name, f"{standing.mean_rank:.2f}", mean, against])
-    return [
-        f"One rule changed at a time, on the {len(scores)} balanced tables of up to "
-        f"{SIZES[0].most_rows:,} rows:",
-        "",
-        *markdown(["", "mean rank", "mean %", "wins / level / losses to the defaults"], rows),
-        "",
-        f"<sub>{recipe(record)}</sub>",
-    ]
+    for n in SHOWN_ROWS:
+        found = _settled(n)
+        batch = "all rows" if found.batch_size is None else f"{found.batch_size:,} rows"
+        rows.append(
+            [
+                f"{n:,}",
+                str(found.n_prototypes),
+                "-".join(map(str, found.widths)),
+                f"{found.ridges[0]:g}",
+                batch,
+                str(found.max_epochs),
+                f"{found.lr:g}",
+                str(found.n_members),
+            ]
+        )
+    header = ["rows", "prototypes", "hidden", "ridge", "a step takes", "epochs at most"]
+    return markdown([*header, "peak rate", "banks averaged"], rows)
 
 
-def tables_section(record: Record, title: str, *, balanced: bool) -> list[str]:
-    """The contest on public tables."""
-    (some, _), (many, on_some) = SCORED_FOLDS
-    prose = TABLES.format(
-        folds=FOLDS, some=some, on_some=on_some, many=many, level=100 * LEVEL
-    ).splitlines()
-    lines = ["", f"## {title}", "", *prose, *standings_table(record), ""]
-    if balanced:
-        lines += [*CHOSEN_ELSEWHERE.splitlines(), ""]
-        lines += [*standings_table(record, "balanced_accuracies", timed=False), ""]
-    else:
-        lines += [CHOSEN_HERE, ""]
-    option = " --imbalanced" if balanced else ""
-    return [
-        *lines,
-        *each_table(record),
-        "",
-        f"`python -m benchmarks tables --wheels FOLDER{option}` makes this table.",
-        "",
-        f"<sub>{recipe(record)}</sub>",
-    ]
+def _settled(n_rows: int) -> TrainConfig:
+    given = {name: offered_default(name) for name in FIELDS}
+    return settle(given, DataShape(n_rows, 20, 2), PLAIN)

@@ -58,15 +58,16 @@ def _exit_codes() -> list[str]:
 def _pages() -> dict[Path, bytes]:
     newest = newest_records(RECORDS)
     text, figures = results_page(newest)
+    accuracy, accuracy_figures = accuracy_page(newest)
     speed, speed_figures = speed_page(newest)
     pages = {
         HERE / "cli.md": command_line(),
         HERE / "results.md": f"{NOTICE}\n{text}",
-        HERE / "accuracy.md": f"{NOTICE}\n{accuracy_page(newest)}",
+        HERE / "accuracy.md": f"{NOTICE}\n{accuracy}",
         HERE / "speed.md": f"{NOTICE}\n{speed}",
     }
-    both = figures | speed_figures
-    drawn = {HERE / "figures" / name: content for name, content in both.items()}
+    every = figures | accuracy_figures | speed_figures
+    drawn = {HERE / "figures" / name: content for name, content in every.items()}
     return {path: page.encode() for path, page in pages.items()} | drawn
 
 

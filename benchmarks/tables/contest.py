@@ -1,64 +1,85 @@
-"""Our defaults against others' defaults, on public tables, without any tuning."""
+"""Everybody's defaults on public tables, for every task, without any tuning.
 
+Rules of ours are chosen on the development half of the tables; the confirmation half is for the
+end. A seed deals the folds and seeds the model.
+"""
+
+import io
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import accuracy_score
-from sklearn.model_selection import StratifiedKFold
-from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
+from sklearn.model_selection import KFold, StratifiedKFold
 
 from benchmarks.choices import require_some
-from benchmarks.tables.suite import IMBALANCED, Table, suite
-from protopinv.bench.plans import record_name
-from protopinv.bench.record import Record, Say
+from benchmarks.tables import packaged
+from benchmarks.tables.contestants import (
+    CONTESTANTS,
+    Build,
+    build,
+    versions_of_peers,
+    why_not,
+)
+from benchmarks.tables.scoring import MEASURES, scores
+from benchmarks.tables.suite import (
+    HALVES,
+    IMBALANCED,
+    Half,
+    Loaders,
+    Table,
+    Task,
+    half_of,
+    suite,
+)
+from protopinv.bench.plans import record_name, require_counts
+from protopinv.bench.record import Cell, Record, Say
 from protopinv.errors import ConfigError
-from protopinv.estimators import ProtoPINVClassifier
-from protopinv.optional import require
 
-REFERENCE = "scikit-mlp"
+TASKS: tuple[Task, ...] = get_args(Task)
 FOLDS = 5
-# Folds that are scored, by rows: small tables need all of them for a steady figure.
-SCORED_FOLDS = ((1_500, 5), (8_000, 3))
-MOST_ROWS_FOR_SVM = 25_000
-LEVEL = 0.0025  # differences of a quarter of a point are level
+# Folds that are scored for each seed, below so many rows; then one. Small tables need all of them
+# for a steady figure.
+SCORED_FOLDS = ((3_000, 5), (15_000, 3))
+QUICK_ROWS = 300
+# Labels and their opposites that are rarer might be missing in the rows that are trained on.
+LEAST_OF_A_LABEL = 10
+SINGLE_ROWS = 5  # predictions of one row that are timed
 
-
-def _lightgbm(seed: int) -> Any:
-    lightgbm = require("lightgbm", extra="dev", why="Comparing with LightGBM")
-    return lightgbm.LGBMClassifier(verbose=-1, n_jobs=1, random_state=seed)
-
-
-CONTESTANTS: dict[str, Callable[[int], Any]] = {
-    "protopinv": lambda seed: ProtoPINVClassifier(device="cpu", random_state=seed),
-    REFERENCE: lambda seed: make_pipeline(StandardScaler(), MLPClassifier(random_state=seed)),
-    "lightgbm": _lightgbm,
-    "svm": lambda seed: make_pipeline(StandardScaler(), SVC(random_state=seed)),
-    "linear": lambda seed: make_pipeline(
-        StandardScaler(), LogisticRegression(max_iter=1000, random_state=seed)
-    ),
-}
+Split = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
 class ContestPlan:
-    """Who meets on which tables; with none named, on all balanced or all imbalanced ones."""
+    """Who meets on which tables; with none named, on all of the half, for all tasks.
+
+    ``part`` names a record of some contestants or tables only; parts are read as one contest.
+    """
 
     contestants: tuple[str, ...] = tuple(CONTESTANTS)
+    half: Half = "development"
     tables: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    seeds: int = 3
+    folds: int = FOLDS
     imbalanced: bool = False
+    part: str = ""
     quick: bool = False
+
+    def __post_init__(self) -> None:
+        require_counts(self, "seeds")
+        require_some("contestants", self.contestants, tuple(CONTESTANTS))
+        require_some("half", (self.half,), HALVES)
+        require_some("tasks", self.tasks or TASKS, TASKS)
+        if self.folds < 2:
+            raise ConfigError(f"folds must be 2 or more. Got {self.folds}. Raise it.")
 
 
 def measure_contest(
@@ -69,115 +90,178 @@ def measure_contest(
     fresh: bool = False,
     say: Say = lambda _: None,
 ) -> Record:
-    """Cross-validated accuracy of every contestant on every table."""
-    if plan.imbalanced and wheels is None:
-        raise ConfigError(
-            "The imbalanced tables are in a wheel. No folder with it was given. Set --wheels."
-        )
-    loaders = suite(wheels)
-    require_some("contestants", plan.contestants, tuple(CONTESTANTS))
-    tables = plan.tables or tuple(
-        name for name in loaders if name.startswith(IMBALANCED) == plan.imbalanced
-    )
-    require_some("tables", tables, tuple(loaders))
+    """Cross-validated scores of every contestant on every table of a half."""
+    loaders = tables_of(plan, wheels)
+    packaged.require_packages(tuple(loaders))
     content = {
-        "task": f"Accuracy in {FOLDS}-fold stratified cross-validation, default settings",
-        "contestants": plan.contestants,
-        "tables": tables,
-        "quick": plan.quick,
+        "task": "Scores in cross-validation, default settings",
+        **asdict(plan),
+        "tables": tuple(loaders),
         "scored_folds": SCORED_FOLDS,
+        "peers": versions_of_peers(plan.contestants),
     }
-    kind = "imbalanced" if plan.imbalanced else "tables"
-    name = record_name(kind, "cpu", quick=plan.quick)
-    record = Record(folder, name, content, "cpu", fresh=fresh, say=say)
-    for name in tables:
-        table = loaders[name]()
-        for contestant in plan.contestants:
-            if contestant == "svm" and len(table.y) > MOST_ROWS_FOR_SVM:
-                continue
-            work = partial(measure, table, CONTESTANTS[contestant], plan)
-            cell = record.cell(f"{name}/{contestant}", work)
-            accuracy = 100 * statistics.mean(cell["accuracies"])
-            say(f"{name:18} {contestant:12} {accuracy:6.2f} % {cell['seconds']:.2f} s")
+    record = Record(folder, _name(plan), content, "cpu", fresh=fresh, say=say)
+    for name, load in loaders.items():
+        keys = [f"{name}/{who}/seed{n}" for who in plan.contestants for n in range(plan.seeds)]
+        if all(key in record.cells for key in keys):
+            continue  # no need to read it again
+        table = load()
+        for who in plan.contestants:
+            cells = [
+                record.cell(f"{name}/{who}/seed{seed}", partial(_meet, table, who, seed, plan))
+                for seed in range(plan.seeds)
+            ]
+            say(f"{name:18} {who:16} {told(cells)}")
     record.finish()
     return record
 
 
-def measure(table: Table, build: Callable[[int], Any], plan: ContestPlan) -> dict[str, Any]:
-    """Accuracy on every scored fold, and the mean time of a fit."""
-    accuracies, balanced, seconds = [], [], []
-    for train, test in _splits(table, plan):
-        started = time.perf_counter()
-        model = build(0).fit(table.X[train], table.y[train])
-        seconds.append(time.perf_counter() - started)
-        answers = model.predict(table.X[test])
-        accuracies.append(float(accuracy_score(table.y[test], answers)))
-        balanced.append(_mean_recall(table.y[test], answers))
-    shape = {"rows": len(table.y), "features": table.X.shape[1], "classes": len(set(table.y))}
-    scores = {"accuracies": accuracies, "balanced_accuracies": balanced}
-    return {**scores, "seconds": statistics.mean(seconds), **shape}
+def tables_of(plan: ContestPlan, wheels: Path | None) -> Loaders:
+    """The tables that are asked for.
 
-
-def _mean_recall(truth: NDArray[Any], answers: NDArray[Any]) -> float:
-    """The share of right answers in a class, averaged over the classes there are."""
-    return statistics.mean(float((answers[truth == c] == c).mean()) for c in np.unique(truth))
-
-
-def _splits(table: Table, plan: ContestPlan) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    rarest = int(np.bincount(table.y).min())
-    folds = StratifiedKFold(min(FOLDS, max(2, rarest)), shuffle=True, random_state=0)
-    splits = list(folds.split(table.X, table.y))
-    scored = next((n for rows, n in SCORED_FOLDS if len(table.y) < rows), 1)
-    return splits[: 1 if plan.quick else scored]
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A contestant over all tables that everyone was scored on."""
-
-    name: str
-    mean_rank: float
-    mean_accuracy: float
-    seconds: float
-    wins: int
-    level: int
-    losses: int
-
-
-def accuracies_of(
-    record: Mapping[str, Any], kind: str = "accuracies"
-) -> dict[str, dict[str, float]]:
-    """By table and contestant, in the record's order; ``kind`` may be "balanced_accuracies"."""
-    found: dict[str, dict[str, float]] = {}
-    for key, cell in record["cells"].items():
-        table, contestant = key.rsplit("/", 1)
-        found.setdefault(table, {})[contestant] = statistics.mean(cell[kind])
-    return found
-
-
-def standings(
-    record: Mapping[str, Any], against: str = REFERENCE, kind: str = "accuracies"
-) -> list[Standing]:
-    """Best mean rank first; wins, level tables and losses are against one contestant."""
-    names: Sequence[str] = record["plan"]["contestants"]
-    scores = accuracies_of(record, kind)
-    everyone = [table for table, by_name in scores.items() if set(names) <= set(by_name)]
-    ranks = {table: rankdata([-scores[table][name] for name in names]) for table in everyone}
-    found = []
-    for index, name in enumerate(names):
-        differences = [
-            by[name] - by[against] for by in scores.values() if {name, against} <= set(by)
-        ]
-        cells = [record["cells"][f"{table}/{name}"] for table in everyone]
-        found.append(
-            Standing(
-                name,
-                mean_rank=statistics.mean(float(ranks[table][index]) for table in everyone),
-                mean_accuracy=statistics.mean(scores[table][name] for table in everyone),
-                seconds=statistics.mean(cell["seconds"] for cell in cells),
-                wins=sum(difference > LEVEL for difference in differences),
-                level=sum(abs(difference) <= LEVEL for difference in differences),
-                losses=sum(difference < -LEVEL for difference in differences),
-            )
+    Without a folder of wheels only scikit-learn's own; with one those of packages too.
+    """
+    if plan.imbalanced and wheels is None:
+        raise ConfigError(
+            "The imbalanced tables are in a wheel. No folder with it was given. Set --wheels."
         )
-    return sorted(found, key=lambda standing: standing.mean_rank)
+    wanted = {
+        name: loader
+        for name, loader in suite(wheels, with_packages=wheels is not None).items()
+        if half_of(name) == plan.half
+        and name.startswith(IMBALANCED) == plan.imbalanced
+        and loader.task in (plan.tasks or TASKS)
+    }
+    require_some("tables", plan.tables or tuple(wanted), tuple(wanted))
+    return {name: wanted[name] for name in plan.tables or wanted}
+
+
+def _name(plan: ContestPlan) -> str:
+    kind = f"contest-{plan.half}" + ("-imbalanced" if plan.imbalanced else "")
+    return record_name(kind, *([plan.part] if plan.part else []), "cpu", quick=plan.quick)
+
+
+def _meet(table: Table, who: str, seed: int, plan: ContestPlan) -> Cell:
+    """A cell: scores and times, or why there are none."""
+    if (reason := why_not(who, len(table.X))) is not None:
+        kept, left_out = prepared(table, plan.folds, quick=plan.quick)
+        return {**shape_of(kept), "left_out": left_out, "skipped": reason}
+    several = table.task == "regression" and table.y.ndim > 1
+    made = partial(_build, who, table.task, several)
+    return measure(table, made, seed, folds=plan.folds, quick=plan.quick)
+
+
+def _build(who: str, task: Task, several: bool, seed: int) -> Any:
+    return build(who, task, several=several, seed=seed)
+
+
+def measure(
+    table: Table, build: Build, seed: int, *, folds: int = FOLDS, quick: bool = False
+) -> Cell:
+    """Scores and times on every scored fold; an error is kept in place of them."""
+    table, left_out = prepared(table, folds, quick=quick)
+    scored = 1 if quick else scored_folds(len(table.X), folds)
+    head = {**shape_of(table), "left_out": left_out, "folds": folds, "scored_folds": scored}
+    rounds = []
+    try:
+        for train, test in splits_of(table, seed, folds)[:scored]:
+            with _quiet():
+                rounds.append(_round(table, build(seed), train, test))
+    except Exception as error:  # whatever a peer raises is a result
+        return {**head, "error": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
+    return {**head, **{name: [_short(each[name]) for each in rounds] for name in rounds[0]}}
+
+
+def _short(value: float) -> float:
+    """Six digits: a record of thousands of cells is read by people too."""
+    return float(f"{value:.6g}")
+
+
+def _round(table: Table, model: Any, train: Any, test: Any) -> dict[str, float]:
+    X, y = table.X[test], table.y[test]
+    started = time.perf_counter()
+    model.fit(table.X[train], table.y[train])
+    fitted = time.perf_counter()
+    answers = np.asarray(model.predict(X)).reshape(y.shape)
+    answered = time.perf_counter()
+    single = [_seconds_of_a_row(model, X[n : n + 1]) for n in range(min(SINGLE_ROWS, len(X)))]
+    with_proba = table.task == "classification" and hasattr(model, "predict_proba")
+    probabilities = np.asarray(model.predict_proba(X)) if with_proba else None
+    return {
+        **scores(table.task, y, answers, probabilities),
+        "fit_seconds": fitted - started,
+        "test_seconds": answered - fitted,
+        "row_seconds": statistics.median(single),
+    }
+
+
+def _seconds_of_a_row(model: Any, row: NDArray[np.float64]) -> float:
+    started = time.perf_counter()
+    model.predict(row)
+    return time.perf_counter() - started
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Some peers talk; stdout is for answers."""
+    with (
+        warnings.catch_warnings(),
+        redirect_stdout(io.StringIO()),
+        redirect_stderr(io.StringIO()),
+    ):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def prepared(table: Table, folds: int, *, quick: bool) -> tuple[Table, int]:
+    """A table without classes or labels too rare to be in every fold, and how much was left out.
+
+    That is counted in rows, or in labels. A quick run draws some rows.
+    """
+    if quick:
+        order = np.random.default_rng(0).permutation(len(table.X))[:QUICK_ROWS]
+        table = replace(table, X=table.X[order], y=table.y[order])
+    if table.task == "classification":
+        kept = np.bincount(table.y)[table.y] >= folds
+        codes = np.unique(table.y[kept], return_inverse=True)[1]
+        return replace(table, X=table.X[kept], y=codes), int((~kept).sum())
+    if table.task == "multi-label":
+        often = table.y.sum(axis=0)
+        kept = np.minimum(often, len(table.y) - often) >= LEAST_OF_A_LABEL
+        return replace(table, y=table.y[:, kept]), int((~kept).sum())
+    return table, 0
+
+
+def splits_of(table: Table, seed: int, folds: int) -> list[Split]:
+    """Rows to train on and rows to score, for each fold; classes are dealt evenly."""
+    if table.task == "classification":
+        dealt = StratifiedKFold(folds, shuffle=True, random_state=seed)
+    else:
+        dealt = KFold(folds, shuffle=True, random_state=seed)
+    return list(dealt.split(table.X, table.y))
+
+
+def scored_folds(rows: int, folds: int) -> int:
+    """How many folds are scored for each seed."""
+    return min(folds, next((n for most, n in SCORED_FOLDS if rows < most), 1))
+
+
+def shape_of(table: Table) -> Cell:
+    """Task, rows, features, and outputs: classes, labels or numbers."""
+    if table.task == "classification":
+        outputs = len(np.unique(table.y))
+    else:
+        outputs = 1 if table.y.ndim == 1 else table.y.shape[1]
+    rows, features = table.X.shape
+    return {"task": table.task, "rows": rows, "features": features, "outputs": outputs}
+
+
+def told(cells: Sequence[Cell]) -> str:
+    """What came out, in a line."""
+    for cell in cells:
+        if "skipped" in cell or "error" in cell:
+            return str(cell.get("skipped") or cell["error"])
+    measure = MEASURES[cells[0]["task"]][0]
+    score = statistics.mean(value for cell in cells for value in cell[measure])
+    seconds = statistics.mean(value for cell in cells for value in cell["fit_seconds"])
+    return f"{measure} {score:.4f}, {seconds:.2f} s a fit"

@@ -1,6 +1,6 @@
 """Columns of any kind as numbers, without a look at the target."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ def encode(columns: Sequence[Sequence[Any]]) -> NDArray[np.float64]:
     return np.hstack(parts)
 
 
-def labels(target: Sequence[Any]) -> NDArray[np.int64]:
+def labels(target: Iterable[Any]) -> NDArray[np.int64]:
     """Classes as 0, 1, ..."""
     return np.unique([str(value) for value in target], return_inverse=True)[1].astype(np.int64)
 
@@ -53,4 +53,4 @@ def _one_hot(column: Sequence[Any]) -> NDArray[np.float64]:
     text = np.array([str(value) for value in column])
     values = np.unique(text)
     kept = values[1:] if len(values) == 2 else values
-    return (text[:, None] == kept).astype(np.float64)
+    return np.asarray(text[:, None] == kept, dtype=np.float64)

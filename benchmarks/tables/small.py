@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.choices import require_some
-from benchmarks.tables.contest import ContestPlan, measure
+from benchmarks.tables.contest import measure
 from benchmarks.tables.suite import IMBALANCED, Table, suite
 from protopinv.bench.markdown import markdown
 from protopinv.bench.plans import record_name, require_counts
@@ -32,9 +32,8 @@ from protopinv.bench.record import Record, Say
 from protopinv.bench.speed_tables import readable
 from protopinv.bench.timing import medians
 from protopinv.estimators import ProtoPINVClassifier
-from protopinv.train.settle import SIZES
 
-MOST_ROWS = int(SIZES[0].most_rows)
+MOST_ROWS = 3_000
 OURS, PEER, SCALED = "protopinv", "scikit-mlp", "scikit-mlp, scaled"
 WHO: dict[str, Callable[[int], Any]] = {
     OURS: lambda seed: ProtoPINVClassifier(device="cpu", random_state=seed),
@@ -52,7 +51,10 @@ GRID_EPOCHS = 50
 
 @dataclass(frozen=True)
 class SmallPlan:
-    """What to measure; with no tables named, all balanced ones of the suite that are small."""
+    """What to measure; with no tables named, all small ones of the suite that ask for a class.
+
+    Those made to be imbalanced are left out.
+    """
 
     tables: tuple[str, ...] = ()
     repeats: int = 5
@@ -71,7 +73,11 @@ def measure_small(
     say: Say = lambda _: None,
 ) -> Record:
     """Every table, then members, processes and the grid."""
-    loaders = {n: load for n, load in suite(wheels).items() if not n.startswith(IMBALANCED)}
+    loaders = {
+        name: load
+        for name, load in suite(wheels).items()
+        if load.task == "classification" and not name.startswith(IMBALANCED)
+    }
     require_some("tables", plan.tables or ("iris",), tuple(loaders))
     names = plan.tables or tuple(loaders)
     content = {
@@ -102,16 +108,15 @@ def measure_small(
 def _table(table: Table, plan: SmallPlan) -> dict[str, Any]:
     """Median seconds of each on all rows, and the accuracy of each in the same folds."""
     works = {who: partial(_fit, build(0), table) for who, build in WHO.items()}
-    contest = ContestPlan(quick=plan.quick)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a default is a default
         seconds = medians(works, repeats=plan.repeats, device="cpu")
-        scores = {who: measure(table, build, contest) for who, build in WHO.items()}
+        scores = {who: measure(table, build, 0, quick=plan.quick) for who, build in WHO.items()}
     return {
         "seconds": seconds,
         "ratio": seconds[OURS] / seconds[PEER],
-        "accuracies": {who: cell["accuracies"] for who, cell in scores.items()},
-        **{name: scores[OURS][name] for name in ("rows", "features", "classes")},
+        "accuracies": {who: cell["accuracy"] for who, cell in scores.items()},
+        **{name: scores[OURS][name] for name in ("rows", "features", "outputs")},
     }
 
 
@@ -142,7 +147,7 @@ def _processes(plan: SmallPlan) -> dict[str, Any]:
     found: dict[str, list[float]] = {str(n): [] for n in PROCESSES}
     for _ in range(rounds):
         for n in PROCESSES:
-            found[str(n)].append(statistics.mean(_crowd(n, fits=2 if plan.quick else 10)))
+            found[str(n)].append(statistics.mean(_crowd(n, fits=1 if plan.quick else 10)))
     return {"seconds": {n: statistics.median(times) for n, times in found.items()}}
 
 
@@ -201,7 +206,7 @@ def small_tables(record: Mapping[str, Any]) -> list[str]:
     tables = {k.partition("/")[2]: cell for k, cell in cells.items() if k.startswith("table/")}
     rows = []
     for name, cell in tables.items():
-        size = f"{cell['rows']:,} x {cell['features']}, {cell['classes']}"
+        size = f"{cell['rows']:,} x {cell['features']}, {cell['outputs']}"
         times = [readable(cell["seconds"][who]) for who in WHO]
         scores = [f"{100 * statistics.mean(cell['accuracies'][who]):.2f}" for who in WHO]
         ratios = [f"{cell['ratio']:.2f}", f"{_scaled_ratio(cell):.2f}"]

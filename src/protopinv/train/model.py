@@ -23,7 +23,7 @@ from protopinv.train.prepare import Prepared, first_banks, noise_generator, prep
 from protopinv.train.rows import Rows
 from protopinv.train.settle import FOLDS
 from protopinv.train.source import Source
-from protopinv.train.step import SOLVE_TOLERANCE
+from protopinv.train.step import SOLVE_TOLERANCE, Step
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def train_model(
     return replace(model, tried=tried)
 
 
-def _sharpness(step: BankStep, rows: Rows, validation: Rows | None) -> float:
+def _sharpness(step: Step[Any], rows: Rows, validation: Rows | None) -> float:
     """How much surer, or less sure, answers should be, by rows that were held out."""
     judged = validation if rows.held is None else rows
     if judged is None or not step.objective.are_odds:

@@ -129,7 +129,7 @@ def folds_serve(n_rows: int, n_groups: int) -> bool:
 
 def growing(n_rows: int, *, least: float, most: float, at: int, power: float) -> float:
     """``least`` up to so many rows, then with a power of them up to ``most``."""
-    return min(most, least * max(1.0, n_rows / at) ** power)
+    return min(most, least * math.pow(max(1.0, n_rows / at), power))
 
 
 def _is_quick(values: Values) -> bool:
