@@ -13,7 +13,7 @@ from protopinv.bench.markdown import markdown
 from protopinv.bench.scores import percent
 from protopinv.bench.tasks import DATASETS, HELD_OUT
 from protopinv.train.config import FIELDS, TrainConfig, offered_default
-from protopinv.train.model import LOOK
+from protopinv.train.look import LOOK
 from protopinv.train.settle import (
     BATCH,
     EXACT_ROWS,
@@ -26,10 +26,11 @@ from protopinv.train.settle import (
     LEAST_EPOCHS,
     MINI_RATE,
     MOST_PROTOTYPES,
-    MOST_STEPS,
     PLAIN,
     PROTOTYPES_OF_A_GROUP,
-    QUICK_SHARE,
+    QUICK_EPOCHS,
+    QUICK_PROTOTYPES,
+    QUICK_WIDTH,
     SMOOTHING,
     TABLE_FEATURES,
     WARM_UP_SHARE,
@@ -88,15 +89,16 @@ RULES = """\
   asinh around their median before they are scaled, and a factor for every column is trained. Wider
   rows get PCA and layers twice as wide. Images have one scale.
 - **Batches**: up to {full_rows:,} rows, all of them make one step; then {batch:,} do, at
-  {mini_rate:g} % of the rate, for at most {most_steps:,} steps but at least {least_epochs} epochs.
-  The warm-up takes {warm_up:g} % of the epochs.
+  {mini_rate:g} % of the rate. Then the number of steps grows with the square root of the rows, and
+  no fewer than {least_epochs} epochs are run. The warm-up takes {warm_up:g} % of the epochs.
 - **Folds** need at least {folds_least} rows, and {folds_a_group} for each class on average; with
   fewer, all epochs of one bank of the first kind are run. {folds_word} banks that leave out a fold
   each are trained beside the one of all rows. They say after how many epochs to stop, and what is
   predicted is the mean of all {members}. Above {folds_most:,} rows a tenth is held out instead.
 - **How sure to be**: labels of classes are smoothed by {smoothing:g} where rows are held out, and
   what was held out says by how much to sharpen the outputs again.
-- **`effort="quick"`** runs {quick:g} % of the epochs, and keeps the bank of all rows alone.
+- **`effort="quick"`** tries one kind only, with {quick_prototypes:g} % of the prototypes and
+  {quick_width:g} % of the width, for {quick:g} % of the epochs.
 - **Rows on a GPU**, if more than {full_rows:,} and of more than {table_features} features, are
   bfloat16; solves and sums stay in float32.
 - **Up to {exact} rows** are trained on in float64.
@@ -197,7 +199,6 @@ def rules_section(record: Record | None) -> list[str]:
         full_rows=FULL_BATCH_ROWS,
         batch=BATCH,
         mini_rate=100 * MINI_RATE,
-        most_steps=MOST_STEPS,
         least_epochs=LEAST_EPOCHS,
         warm_up=100 * WARM_UP_SHARE,
         folds_least=FOLDS_LEAST_ROWS,
@@ -206,7 +207,9 @@ def rules_section(record: Record | None) -> list[str]:
         members=FOLDS + 1,
         folds_most=FOLDS_MOST_ROWS,
         smoothing=SMOOTHING,
-        quick=100 * QUICK_SHARE,
+        quick=100 * QUICK_EPOCHS,
+        quick_prototypes=100 * QUICK_PROTOTYPES,
+        quick_width=100 * QUICK_WIDTH,
         exact=EXACT_ROWS,
     )
     return [

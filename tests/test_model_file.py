@@ -136,7 +136,7 @@ def test_the_header_is_plain_json_and_says_what_the_file_is(path: Path) -> None:
     assert header["objective"]["classes"] == [0, 1, 2]
     assert header["feature_names"] is None
     assert header["config"]["hidden_sizes"] == [8, 6]
-    assert header["config"]["lr"] == 0.05
+    assert header["config"]["lr"] == 0.1
     assert header["parameters"]["lr"] == "auto"
 
 

@@ -218,7 +218,7 @@ def test_more_features_than_memory_for_their_covariance_train() -> None:
         ({"verbose": None}, ConfigError, r"verbose must be a whole number or a bool\. Got None"),
         ({"lr": -1}, ConfigError, r"lr must be a positive number\. Got -1"),
         ({"n_members": 0}, ConfigError, r"n_members must be a whole number, 1 or more"),
-        ({"stem": "pca"}, ConfigError, r"stem must be None or ConvStem"),
+        ({"stem": "pca"}, ConfigError, r"stem must be 'auto', None or ConvStem"),
         ({"copies": 2}, ConfigError, r"copies must be None or ImageCopies"),
         ({"device": "tpu"}, ConfigError, r"device must be one of"),
         ({"class_weight": {9: 1.0}}, DataError, r"class_weight may name classes of y only"),

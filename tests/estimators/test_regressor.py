@@ -16,7 +16,13 @@ from protopinv.errors import DataError
 
 
 def quick(**options: object) -> ProtoPINVRegressor:
-    chosen = {"n_prototypes": 20, "hidden_sizes": 16, "max_epochs": 80, "random_state": 0}
+    chosen = {
+        "effort": "quick",
+        "n_prototypes": 20,
+        "hidden_sizes": 16,
+        "max_epochs": 80,
+        "random_state": 0,
+    }
     return ProtoPINVRegressor(**{**chosen, **options})
 
 
@@ -49,7 +55,7 @@ def waves(n: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def test_every_option_learns_a_smooth_function(options: dict[str, object]) -> None:
     X, y = waves(200)
     model = quick(max_epochs=150, ridge=1.0, **options).fit(X[:150], y[:150])
-    assert model.score(X[150:], y[150:]) > 0.8
+    assert model.score(X[150:], y[150:]) > 0.75
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,)], ids=["list", "column", "matrix"])
@@ -67,7 +73,7 @@ def test_targets_that_are_copies_of_one_another_are_predicted_alike() -> None:
     X, y = waves()
     model = quick().fit(X, np.stack([y, 10 * y - 5], axis=1))
     one, other = model.predict(X).T
-    np.testing.assert_allclose(10 * one - 5, other, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(10 * one - 5, other, rtol=1e-6, atol=1e-5)
 
 
 @pytest.mark.parametrize(("factor", "offset"), [(1e9, 0.0), (1e-9, 0.0), (1.0, 1e6)])

@@ -9,7 +9,13 @@ from protopinv.errors import ConfigError, DataError
 
 
 def quick(**options: object) -> ProtoPINVClassifier:
-    chosen = {"n_prototypes": 15, "hidden_sizes": 12, "max_epochs": 40, "random_state": 0}
+    chosen = {
+        "effort": "quick",
+        "n_prototypes": 15,
+        "hidden_sizes": 12,
+        "max_epochs": 40,
+        "random_state": 0,
+    }
     return ProtoPINVClassifier(**{**chosen, **options})
 
 

@@ -9,7 +9,13 @@ from protopinv.errors import ConfigError, DataError
 
 
 def quick(**options: object) -> ProtoPINVClassifier:
-    chosen = {"n_prototypes": 15, "hidden_sizes": 12, "max_epochs": 40, "random_state": 0}
+    chosen = {
+        "effort": "quick",
+        "n_prototypes": 15,
+        "hidden_sizes": 12,
+        "max_epochs": 40,
+        "random_state": 0,
+    }
     chosen |= {"early_stopping": False, "warm_start": True}
     return ProtoPINVClassifier(**{**chosen, **options})
 
@@ -32,7 +38,7 @@ def test_a_warm_start_goes_on_where_the_last_fit_ended(blobs, options) -> None:
 
 def test_the_features_of_the_last_fit_are_kept(blobs) -> None:
     X, y = blobs
-    model = quick().fit(X, y)
+    model = quick(projection="pca").fit(X, y)
     features = model.features_
     model.fit(X[:60] + 3, y[:60])
     assert torch.equal(model.features_.mean, features.mean)
@@ -60,6 +66,15 @@ def test_folds_are_gone_on_with_as_members(blobs) -> None:
     assert model.bank_.n_members == 5
     assert model.config_.early_stopping is False
     assert model.n_iter_ == 40
+
+
+def test_the_kind_that_was_kept_is_gone_on_with(blobs) -> None:
+    X, _ = blobs
+    model = ProtoPINVRegressor(max_epochs=20, warm_start=True, random_state=0)
+    first = model.fit(X, np.sin(X[:, 0])).config_
+    again = model.fit(X, np.sin(X[:, 0])).config_
+    kind = ("activation", "hidden_sizes", "ridge", "lr", "n_prototypes", "learn_scale")
+    assert [getattr(again, name) for name in kind] == [getattr(first, name) for name in kind]
 
 
 def test_a_loaded_model_is_gone_on_with(blobs, tmp_path) -> None:
@@ -96,7 +111,7 @@ def test_other_rows_are_refused_and_the_model_stays(blobs, change, message: str)
 
 @pytest.mark.parametrize(
     "options",
-    [{"hidden_sizes": 8}, {"n_prototypes": 20}, {"n_members": 2}, {"learn_scale": True}],
+    [{"hidden_sizes": 8}, {"n_prototypes": 20}, {"n_members": 2}, {"learn_scale": False}],
     ids=str,
 )
 def test_other_shapes_are_refused(blobs, options: dict[str, object]) -> None:

@@ -30,6 +30,8 @@ from protopinv.train.settle import candidates, check, is_auto
 from protopinv.train.source import Source
 from protopinv.train.threads import threads_for
 
+# What the banks of a warm start were trained for.
+KIND = ("activation", "ridge", "lr")
 # A loss this many times that of the best constant has learned nothing.
 NOTHING_LEARNED = 1.05
 
@@ -58,7 +60,7 @@ class ProtoPINV(BankParameters, BankEstimator):
         start = self._start(source, config)
         given = {**self._given(), "image_shape": config.image_shape}
         if start is not None:
-            given = _going_on(given, start.bank)
+            given = _going_on(given, start.bank, self.config_)
         configs = candidates(given, source.shape(device))
         configs = tuple(with_fast_rows(each, source, device) for each in configs)
         config = configs[0]
@@ -177,10 +179,11 @@ def _shape_of(bank: Bank) -> dict[str, Any]:
     }
 
 
-def _going_on(given: dict[str, Any], bank: Bank) -> dict[str, Any]:
-    """What a warm start settles: the shape of the banks there are, and no folds."""
+def _going_on(given: dict[str, Any], bank: Bank, last: TrainConfig) -> dict[str, Any]:
+    """What a warm start settles: the shape and kind of the banks there are, and no folds."""
+    kept = {name: getattr(last, name) for name in KIND if is_auto(given[name])}
     held_out = given["early_stopping"] is True
-    return {**given, **_shape_of(bank), "early_stopping": held_out}
+    return {**given, **kept, **_shape_of(bank), "early_stopping": held_out}
 
 
 def with_fast_rows(config: TrainConfig, source: Source, device: torch.device) -> TrainConfig:

@@ -122,8 +122,10 @@ def train_model(
 
 def _sharpness(step: Step[Any], rows: Rows, validation: Rows | None) -> float:
     """How much surer, or less sure, answers should be, by rows that were held out."""
-    judged = validation if rows.held is None else rows
-    if judged is None or not step.objective.are_odds:
+    judged = rows if rows.held is not None else validation
+    # rows that are only watched change nothing
+    watched = rows.held is None and step.config.early_stopping is not True
+    if judged is None or watched or not step.objective.are_odds:
         return 1.0
     answers = []
     for part, outputs in step.outputs(judged):
