@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-
-from tests.cli.commands import QUICK, answered
+from commands import QUICK, answered
 
 
 @pytest.fixture(scope="session")

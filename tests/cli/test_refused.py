@@ -6,9 +6,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from commands import QUICK, assert_refused, run
 
 from protopinv.cli.output import ExitCode
-from tests.cli.commands import QUICK, assert_refused, run
 
 
 def test_a_named_set_without_its_files_is_refused(tmp_path: Path, folder: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from commands import answered, assert_refused, run
 
 from protopinv import load
 from protopinv.cli.output import ExitCode
-from tests.cli.commands import answered, assert_refused, run
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from commands import QUICK, answered, run
 
 from protopinv import load
-from tests.cli.commands import QUICK, answered, run
 
 
 def test_demo_learns_the_digits_it_has_not_seen() -> None:

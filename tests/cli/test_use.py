@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from commands import answered, run
 
 from protopinv import load
-from tests.cli.commands import answered, run
 
 
 @pytest.mark.parametrize("table", ["bugs.csv", "bugs.parquet"])
