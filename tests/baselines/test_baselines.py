@@ -149,4 +149,4 @@ def test_auto_has_its_own_meaning_where_a_bank_differs(blobs) -> None:
     model = MLPBaselineClassifier(max_epochs=5, random_state=0).fit(X, y)
     assert model.config_.lr == 1e-3
     assert model.config_.early_stopping is False
-    assert model.config_.hidden_sizes == (128,)
+    assert model.config_.hidden_sizes == (64, 64)

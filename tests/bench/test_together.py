@@ -39,7 +39,7 @@ def test_a_member_is_what_it_would_be_alone(source: Source) -> None:
     chosen = {"device": CPU, "clock": time.perf_counter}
     models = train_population(source, configs, [5, 6, 7], **chosen)
     for config, seed, model in zip(configs, [5, 6, 7], models, strict=True):
-        alone = train_model(source, config, seed=seed, **chosen)
+        alone = train_model(source, [config], seed=seed, **chosen)
         assert model is not None
         assert model.history.loss == pytest.approx(alone.history.loss)
         for mine, theirs in zip(model.network.weights, alone.network.weights, strict=True):
@@ -95,7 +95,7 @@ def test_folds_are_no_part_of_a_population(source: Source) -> None:
 
 def test_parameters_are_settled_as_an_estimator_does(source: Source) -> None:
     config = settled({"early_stopping": False, "lr": 0.3}, source, "cpu")
-    assert (config.lr, config.n_prototypes, config.dtype) == (0.3, 60, "float64")
+    assert (config.lr, config.n_prototypes, config.dtype) == (0.3, 40, "float64")
 
 
 def test_cells_are_kept_one_by_one_in_any_order(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_predict_writes_a_file_whole(folder: Path) -> None:
 def test_inspect_shows_shape_counts_and_configuration(folder: Path) -> None:
     answer = answered("inspect", folder / "m.safetensors")
     assert answer["layers"] == [5, 10, 3]
-    assert answer["trained_numbers"] == 12 * (5 + 10 + 3)
+    assert answer["trained_numbers"] == 12 * (5 + 10 + 3) + 5  # and the scale of features
     assert answer["shipped_numbers"] == 6 * 10 + 11 * 3
     assert answer["config"]["max_epochs"] == 40
     assert answer["feature_names"] == ["f0", "f1", "f2", "f3", "f4"]

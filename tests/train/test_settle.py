@@ -139,6 +139,8 @@ def test_tables_have_their_tails_squashed_and_images_one_scale():
     for given, shape in ((OFFERED, shapes[1]), (images, shapes[0])):
         wide = settle(given, shape)
         assert (wide.projection, wide.learn_scale) == ("pca", False)
+    few = settle({**OFFERED, "n_components": 3}, shapes[0])
+    assert (few.projection, few.learn_scale) == ("pca", False)
     table = settle(OFFERED, shapes[0])
     assert (table.projection, table.learn_scale) == ("none", True)
 

@@ -177,6 +177,12 @@ def _scaling(values: Values, shape: DataShape, _: Kind) -> str:
     return "squash" if _is_table(values, shape) else "feature"
 
 
+def _projection(values: Values, shape: DataShape, _: Kind) -> str:
+    most = values["n_components"]
+    asked_for = most is not None and most < shape.n_features
+    return "none" if _is_table(values, shape) and not asked_for else "pca"
+
+
 def _batch_size(values: Values, shape: DataShape, _: Kind) -> int | None:
     return None if _n_seen(values, shape) <= FULL_BATCH_ROWS else BATCH
 
@@ -242,8 +248,10 @@ _RULES: dict[str, Callable[[Values, DataShape, Kind], Any]] = {
     "hidden_sizes": _hidden_sizes,
     "ridge": _ridge,
     "scaling": _scaling,
-    "projection": lambda values, shape, _: "none" if _is_table(values, shape) else "pca",
-    "learn_scale": lambda values, shape, _: _is_table(values, shape),
+    "projection": _projection,
+    "learn_scale": lambda values, shape, _: (
+        values["projection"] == "none" and _is_table(values, shape)
+    ),
     "batch_size": _batch_size,
     "max_epochs": _max_epochs,
     "lr": _lr,
