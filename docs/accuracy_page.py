@@ -16,21 +16,18 @@ from protopinv.train.config import FIELDS, TrainConfig, offered_default
 from protopinv.train.look import LOOK
 from protopinv.train.settle import (
     BATCH,
+    EFFORTS,
     EXACT_ROWS,
     FOLDS,
     FOLDS_LEAST_OF_A_GROUP,
     FOLDS_LEAST_ROWS,
     FOLDS_MOST_ROWS,
     FULL_BATCH_ROWS,
-    KINDS,
     LEAST_EPOCHS,
     MINI_RATE,
     MOST_PROTOTYPES,
     PLAIN,
     PROTOTYPES_OF_A_GROUP,
-    QUICK_EPOCHS,
-    QUICK_PROTOTYPES,
-    QUICK_WIDTH,
     SMOOTHING,
     TABLE_FEATURES,
     WARM_UP_SHARE,
@@ -98,7 +95,8 @@ RULES = """\
 - **How sure to be**: labels of classes are smoothed by {smoothing:g} where rows are held out, and
   what was held out says by how much to sharpen the outputs again.
 - **`effort="quick"`** tries one kind only, with {quick_prototypes:g} % of the prototypes and
-  {quick_width:g} % of the width, for {quick:g} % of the epochs.
+  {quick_width:g} % of the width, for {quick:g} % of the epochs. **`effort="best"`** trains
+  {best_members} banks instead of {members}, for {best:g} % of the epochs.
 - **Rows on a GPU**, if more than {full_rows:,} and of more than {table_features} features, are
   bfloat16; solves and sums stay in float32.
 - **Up to {exact} rows** are trained on in float64.
@@ -207,9 +205,11 @@ def rules_section(record: Record | None) -> list[str]:
         members=FOLDS + 1,
         folds_most=FOLDS_MOST_ROWS,
         smoothing=SMOOTHING,
-        quick=100 * QUICK_EPOCHS,
-        quick_prototypes=100 * QUICK_PROTOTYPES,
-        quick_width=100 * QUICK_WIDTH,
+        quick=100 * EFFORTS["quick"].epochs,
+        quick_prototypes=100 * EFFORTS["quick"].prototypes,
+        quick_width=100 * EFFORTS["quick"].width,
+        best=100 * EFFORTS["best"].epochs,
+        best_members=EFFORTS["best"].n_members,
         exact=EXACT_ROWS,
     )
     return [
@@ -233,9 +233,9 @@ def rules_section(record: Record | None) -> list[str]:
 def _kinds() -> list[str]:
     """Every kind, and the efforts that look at it."""
     efforts: dict[Kind, list[str]] = {}
-    for effort, kinds in KINDS.items():
-        for kind in kinds:
-            efforts.setdefault(kind, []).append(effort)
+    for name, effort in EFFORTS.items():
+        for kind in effort.kinds:
+            efforts.setdefault(kind, []).append(name)
     rows = [
         [
             kind.activation,

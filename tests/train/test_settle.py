@@ -11,9 +11,9 @@ from protopinv.errors import ConfigError
 from protopinv.train.config import AUTO, FIELDS, TrainConfig, offered_default
 from protopinv.train.settle import (
     BATCH,
+    EFFORTS,
     FOLDS_MOST_ROWS,
     FULL_BATCH_ROWS,
-    KINDS,
     TABLE_FEATURES,
     DataShape,
     candidates,
@@ -82,12 +82,12 @@ def test_one_more_row_changes_little():
         assert few.widths <= more.widths
 
 
-@pytest.mark.parametrize("effort", list(KINDS))
+@pytest.mark.parametrize("effort", list(EFFORTS))
 def test_an_effort_is_a_number_of_kinds(effort: str):
     found = candidates({**OFFERED, "effort": effort}, SMALL)
-    assert len(found) == len(KINDS[effort])
+    assert len(found) == len(EFFORTS[effort].kinds)
     assert len(set(found)) == len(found)
-    assert {config.n_members for config in found} == {5}
+    assert {config.n_members for config in found} == {EFFORTS[effort].n_members}
 
 
 def test_a_quick_network_is_smaller_and_trained_for_less():
@@ -95,6 +95,9 @@ def test_a_quick_network_is_smaller_and_trained_for_less():
     assert quick.n_prototypes < usual.n_prototypes
     assert quick.widths < usual.widths
     assert quick.max_epochs < usual.max_epochs
+    best = settle({**OFFERED, "effort": "best"}, SMALL)
+    assert best.max_epochs > usual.max_epochs
+    assert best.n_members > usual.n_members
 
 
 def test_candidates_differ_only_in_what_was_left_open():

@@ -41,8 +41,8 @@ class TrainConfig:
 
     effort: Effort = _option(
         "balanced",
-        "How much a fit may try of what is auto. quick: one small network; balanced: the best of a "
-        "few kinds, averaged; best: of more.",
+        "How much a fit may try of what is auto. quick: one kind of small network; balanced: the "
+        "best of a few kinds; best: for longer, and a mean of more banks.",
     )
     n_prototypes: int = _option(150, "Prototypes in the bank.", auto=True)
     hidden_sizes: Sequence[int] | int = _option((512,), "Hidden widths, one a layer.", auto=True)

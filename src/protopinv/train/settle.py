@@ -49,14 +49,29 @@ PLAIN = Kind("relu", 2)
 CURVED = Kind("gelu", 2)
 SMOOTH = Kind("silu", 2, ridge_a_prototype=1.0, lr=0.02, share=0.6)
 DEEP = Kind("relu", 3)
-FLAT = Kind("relu", 1, lr=0.05)
-BOUNDED = Kind("tanh", 2, lr=0.05)
-STIFF = Kind("relu", 2, ridge_a_prototype=0.5)
-# The first stands for the effort where nothing can be compared.
-KINDS: dict[str, tuple[Kind, ...]] = {
-    "quick": (PLAIN,),
-    "balanced": (PLAIN, CURVED, SMOOTH, DEEP),
-    "best": (PLAIN, CURVED, SMOOTH, DEEP, FLAT, BOUNDED, STIFF, Kind("gelu", 3)),
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much a fit may try; the first kind stands for all where nothing can be compared.
+
+    ``epochs``, ``prototypes`` and ``width`` are shares of the usual ones.
+    """
+
+    kinds: tuple[Kind, ...]
+    n_members: int
+    epochs: float = 1.0
+    prototypes: float = 1.0
+    width: float = 1.0
+
+
+# Folds that choose epochs and kind; each is a bank of its own, beside one of all rows.
+FOLDS = 4
+# More kinds than these four did not help on the development half; more banks and more epochs did.
+EFFORTS = {
+    "quick": Effort((PLAIN,), FOLDS + 1, epochs=0.4, prototypes=0.8, width=0.75),
+    "balanced": Effort((PLAIN, CURVED, SMOOTH, DEEP), FOLDS + 1),
+    "best": Effort((PLAIN, CURVED, SMOOTH, DEEP), 2 * FOLDS + 1, epochs=1.6),
 }
 # Rows that wide are not a table with columns of a meaning each, but pixels, samples, counts.
 TABLE_FEATURES = 300
@@ -70,12 +85,9 @@ FULL_BATCH_ROWS = 4_096
 BATCH = 2_048
 FULL_EPOCHS, LEAST_EPOCHS = 250, 5
 MINI_RATE = 0.7  # of the learning rate, with batches
-# A quick fit has these shares of the epochs, of the prototypes and of the width.
-QUICK_EPOCHS, QUICK_PROTOTYPES, QUICK_WIDTH = 0.4, 0.8, 0.75
 WARM_UP_SHARE = 0.08
-# Folds that choose epochs and kind; each is a bank of its own. They need rows to say anything: so
-# many in all, and for each group on average. With very many rows a hold-out says enough.
-FOLDS = 4
+# Folds need rows to say anything: so many in all, and for each group on average. With very many
+# rows a hold-out says enough.
 FOLDS_LEAST_ROWS = 40
 FOLDS_LEAST_OF_A_GROUP = 10
 FOLDS_MOST_ROWS = 100_000
@@ -102,7 +114,7 @@ def candidates(given: Values, shape: DataShape) -> tuple[TrainConfig, ...]:
     first = settle(given, shape)
     if first.early_stopping != "cross":
         return (first,)
-    found = [settle(given, shape, kind) for kind in KINDS[first.effort]]
+    found = [settle(given, shape, kind) for kind in EFFORTS[first.effort].kinds]
     return tuple(dict.fromkeys(found))
 
 
@@ -132,8 +144,9 @@ def growing(n_rows: int, *, least: float, most: float, at: int, power: float) ->
     return min(most, least * math.pow(max(1.0, n_rows / at), power))
 
 
-def _is_quick(values: Values) -> bool:
-    return values.get("effort") == "quick"
+def _effort(values: Values) -> Effort:
+    """What is asked for; a network without prototypes has the usual one."""
+    return EFFORTS[values.get("effort", "balanced")]
 
 
 def _is_table(values: Values, shape: DataShape) -> bool:
@@ -157,13 +170,13 @@ def _n_prototypes(values: Values, shape: DataShape, kind: Kind) -> int:
     usual = growing(shape.n_rows, least=100, most=150, at=3_000, power=0.3)
     few = max(40, shape.n_rows / 3)
     wanted = min(PROTOTYPES_OF_A_GROUP * shape.n_groups, MOST_PROTOTYPES)
-    share = kind.share * (QUICK_PROTOTYPES if _is_quick(values) else 1)
+    share = kind.share * _effort(values).prototypes
     return max(10 * round(share * min(usual, few) / 10), wanted)
 
 
 def _hidden_sizes(values: Values, shape: DataShape, kind: Kind) -> tuple[int, ...]:
     width = growing(shape.n_rows, least=64, most=128, at=3_000, power=0.5)
-    width *= (1 if _is_table(values, shape) else 2) * (QUICK_WIDTH if _is_quick(values) else 1)
+    width *= (1 if _is_table(values, shape) else 2) * _effort(values).width
     return (16 * round(width / 16),) * kind.depth
 
 
@@ -200,7 +213,7 @@ def _max_epochs(values: Values, shape: DataShape, _: Kind) -> int:
         n = _n_seen(values, shape)
         steps = FULL_EPOCHS * math.sqrt(max(1.0, n / FULL_BATCH_ROWS))
         usual = max(LEAST_EPOCHS, min(FULL_EPOCHS, steps * int(values["batch_size"]) / n))
-    return math.ceil(usual * (QUICK_EPOCHS if _is_quick(values) else 1))
+    return math.ceil(usual * _effort(values).epochs)
 
 
 def _lr(values: Values, _: DataShape, kind: Kind) -> float:
@@ -221,7 +234,7 @@ def _early_stopping(values: Values, shape: DataShape, _: Kind) -> bool | str:
 
 
 def _n_members(values: Values, _: DataShape, __: Kind) -> int:
-    return FOLDS + 1 if values["early_stopping"] == "cross" else 1
+    return _effort(values).n_members if values["early_stopping"] == "cross" else 1
 
 
 def _label_smoothing(values: Values, shape: DataShape, _: Kind) -> float:
