@@ -33,7 +33,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_stopped(tmp_path: Path, how: int
     command = study(tmp_path, "paper", "--methods", "elm-128,protopinv")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
     wait_for_cells(process, tmp_path, 2)  # from here on protopinv trains
-    time.sleep(0.5)
+    time.sleep(0.05)
     process.send_signal(how)
     process.communicate(timeout=60)
     assert process.returncode == (-how if how == signal.SIGKILL else 130)
