@@ -1,7 +1,7 @@
 """How long small tables take, against scikit-learn's MLP at its defaults, in one run.
 
-Ratios are those of a quick fit. And what populations and processes cost: five members against one, several processes at once against
-one alone, a grid search on two processes against one.
+Ratios are those of a quick fit. And what populations and processes cost: five members against one,
+several processes at once against one alone, a grid search on two processes against one.
 """
 
 import os
