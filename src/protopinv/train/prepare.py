@@ -38,10 +38,8 @@ from protopinv.train.source import Source
 # A front is made from so many rows at most.
 SQUASH_ROWS = 20_000
 STEM_ROWS = 5_000
-# Streams apart from the one that draws the first bank with the same seed.
-FOR_NOISE = 2**31
-FOR_COPIES = 2**32
-FOR_FRONT = 2**33
+# What is drawn apart from the first bank, from the same seed.
+FOR_NOISE, FOR_COPIES, FOR_FRONT = 1, 2, 3
 
 
 def features_of(
@@ -78,9 +76,14 @@ def _check_range(squares: Tensor) -> None:
         )
 
 
+def stream(seed: int, use: int) -> int:
+    """A seed of its own for each use of a seed; torch's generator looks at 32 bits of it only."""
+    return int(np.random.SeedSequence([seed, use]).generate_state(1)[0])
+
+
 def distortions_of(config: TrainConfig, n: int, seed: int) -> list[Distortion]:
     """One for each copy of n images that is asked for, all from one stream."""
-    generator = Generator().manual_seed(seed + FOR_COPIES)
+    generator = Generator().manual_seed(stream(seed, FOR_COPIES))
     return [
         Distortion(
             n,
@@ -96,7 +99,7 @@ def distortions_of(config: TrainConfig, n: int, seed: int) -> list[Distortion]:
 
 def noise_generator(seed: int, device: torch.device) -> Generator:
     """What is drawn while training, apart from what was drawn for the start with this seed."""
-    return Generator(device).manual_seed(seed + FOR_NOISE)
+    return Generator(device).manual_seed(stream(seed, FOR_NOISE))
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,7 @@ def front_of(
     """What the configuration asks for, from some of the chosen rows."""
     if config.stem == "none" and config.scaling != "squash":
         return None
-    generator = Generator().manual_seed(seed + FOR_FRONT)
+    generator = Generator().manual_seed(stream(seed, FOR_FRONT))
     if config.stem == "none":
         order = torch.randperm(len(chosen), generator=generator)[:SQUASH_ROWS]
         some = chosen[order.numpy()]

@@ -1,0 +1,42 @@
+"""Laws of what is prepared: streams of one seed are apart."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+
+from protopinv.objective import Classes
+from protopinv.train import prepare
+from protopinv.train.config import TrainConfig
+from protopinv.train.source import Source
+
+USES = (prepare.FOR_NOISE, prepare.FOR_COPIES, prepare.FOR_FRONT)
+
+
+def test_every_use_of_a_seed_draws_other_numbers() -> None:
+    for seed in (0, 5, 2**31 - 1):
+        seeds = [seed, *(prepare.stream(seed, use) for use in USES)]
+        drawn = [torch.rand(4, generator=torch.Generator().manual_seed(s)) for s in seeds]
+        for one, other in combinations(drawn, 2):
+            assert not torch.equal(one, other)
+
+
+def test_front_and_first_bank_draw_from_different_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    y = (X[:, 0] > 0).astype(int)
+    seen: list[torch.Tensor] = []
+    usual = prepare.fit_squash
+    monkeypatch.setattr(prepare, "SQUASH_ROWS", 20)
+    monkeypatch.setattr(prepare, "fit_squash", lambda X, w: seen.append(X) or usual(X, w))
+    source = Source(X, y, Classes.of(y))
+    config = TrainConfig(scaling="squash", projection="none")
+    prepare.prepare(source, config, torch.device("cpu"), seed=5)
+
+    def drawn(seed: int) -> torch.Tensor:
+        order = torch.randperm(200, generator=torch.Generator().manual_seed(seed))
+        return torch.from_numpy(X)[order[:20]]
+
+    assert torch.equal(seen[0], drawn(prepare.stream(5, prepare.FOR_FRONT)))
+    assert not torch.equal(seen[0], drawn(5))
