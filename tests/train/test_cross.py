@@ -70,6 +70,15 @@ def test_the_best_length_is_the_lowest_mean_but_no_single_lucky_epoch() -> None:
     assert chosen_length(broken, curve) == 41
 
 
+def test_the_lowest_loss_is_of_those_that_are_known() -> None:
+    choice = EpochChoice([torch.zeros(2, 1)], 0, 100)
+    assert choice.lowest_on_host() == np.inf
+    for loss in (np.nan, 2.0, 1.0, 3.0, np.nan):
+        choice.remember([torch.zeros(2, 1)])
+        choice.judge(torch.tensor([loss, loss]))
+    assert choice.lowest_on_host() == 1
+
+
 @pytest.mark.parametrize("n", [1, 2, 4, 5, 9, 30])
 def test_a_loss_that_only_falls_or_rises_is_best_at_its_end(n: int) -> None:
     assert chosen_length(1.0 - np.arange(n) / 100) == n

@@ -152,6 +152,7 @@ def test_sharpness_has_bounds_and_numbers_have_none() -> None:
     weight = torch.ones(40, dtype=torch.float64)
     assert Classes(np.arange(2)).sharpness(outputs, truth, weight) == pytest.approx(4, rel=1e-3)
     assert Classes(np.arange(2)).sharpness(outputs, truth, 0 * weight) == 1
+    assert Classes(np.arange(2)).sharpness(outputs * torch.nan, truth, weight) == 1
     labels = torch.nn.functional.one_hot(truth, 2).float()
     assert Labels(2).sharpness(-outputs, labels, weight) == pytest.approx(1 / 4, rel=1e-3)
     numbers = Numbers.of(np.arange(40.0), None, "squared")

@@ -1,5 +1,6 @@
 """The protocol of an objective: targets, loss with its gradient, score, and how outputs begin."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -134,6 +135,8 @@ class Objective(ABC):
             judged = self.judge(outputs * SHARPEST**power, targets)
             return float((judged.plain * share).sum())
 
+        if not math.isfinite(loss(0.0)):  # who cannot answer cannot say how sure to be
+            return 1.0
         return float(SHARPEST ** minimize_scalar(loss, bounds=(-1, 1), method="bounded").x)
 
     def fold(self, W: Float[Tensor, "_ k"]) -> Float[Tensor, "_ k"]:

@@ -105,7 +105,8 @@ class EpochChoice:
 
     def lowest_on_host(self) -> float:
         """The lowest loss of any epoch so far; Inf without. Reads the device."""
-        return min(map(float, self._losses), default=math.inf)
+        known = (loss for loss in map(float, self._losses) if not math.isnan(loss))
+        return min(known, default=math.inf)
 
     @torch.no_grad()
     def remember(self, tensors: Sequence[Tensor]) -> None:

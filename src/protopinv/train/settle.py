@@ -52,7 +52,7 @@ DEEP = Kind("relu", 3)
 
 
 @dataclass(frozen=True)
-class Effort:
+class Budget:
     """How much a fit may try; the first kind stands for all where nothing can be compared.
 
     ``epochs``, ``prototypes`` and ``width`` are shares of the usual ones.
@@ -68,10 +68,10 @@ class Effort:
 # Folds that choose epochs and kind; each is a bank of its own, beside one of all rows.
 FOLDS = 4
 # More kinds than these four did not help on the development half; more banks and more epochs did.
-EFFORTS = {
-    "quick": Effort((PLAIN,), FOLDS + 1, epochs=0.4, prototypes=0.8, width=0.75),
-    "balanced": Effort((PLAIN, CURVED, SMOOTH, DEEP), FOLDS + 1),
-    "best": Effort((PLAIN, CURVED, SMOOTH, DEEP), 2 * FOLDS + 1, epochs=1.6),
+EFFORTS: dict[str, Budget] = {
+    "quick": Budget((PLAIN,), FOLDS + 1, epochs=0.4, prototypes=0.8, width=0.75),
+    "balanced": Budget((PLAIN, CURVED, SMOOTH, DEEP), FOLDS + 1),
+    "best": Budget((PLAIN, CURVED, SMOOTH, DEEP), 2 * FOLDS + 1, epochs=1.6),
 }
 # Rows that wide are not a table with columns of a meaning each, but pixels, samples, counts.
 TABLE_FEATURES = 300
@@ -144,7 +144,7 @@ def growing(n_rows: int, *, least: float, most: float, at: int, power: float) ->
     return min(most, least * math.pow(max(1.0, n_rows / at), power))
 
 
-def _effort(values: Values) -> Effort:
+def _effort(values: Values) -> Budget:
     """What is asked for; a network without prototypes has the usual one."""
     return EFFORTS[values.get("effort", "balanced")]
 
