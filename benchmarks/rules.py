@@ -1,4 +1,4 @@
-"""What each rule for "auto" is worth: the defaults against the same with one rule changed.
+"""What each rule for "auto" is worth: a quick fit against the same with one rule changed.
 
     python -m benchmarks.rules --wheels FOLDER [--records DIR] [--seeds 1] [--jobs 2]
 
@@ -7,7 +7,7 @@ On the development half of the tables, for every task. The record is resumable.
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,8 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # small matrices, one process a core
 
-from joblib import Parallel, delayed
-
 from benchmarks.choices import listed
+from benchmarks.side_by_side import side_by_side
 from benchmarks.tables import packaged
 from benchmarks.tables.contest import (
     FOLDS,
@@ -27,6 +26,7 @@ from benchmarks.tables.contest import (
     prepared,
     shape_of,
     tables_of,
+    told,
 )
 from benchmarks.tables.suite import Table
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
@@ -36,18 +36,10 @@ from protopinv.train.config import FIELDS, TrainConfig, offered_default
 from protopinv.train.settle import DataShape, settle
 
 RECORDS = Path(__file__).parent / "records"
-DEFAULTS = "the defaults"
+DEFAULTS = "effort='quick'"
+EFFORT = "quick"
 Parameters = Mapping[str, Any]
 Change = Callable[[TrainConfig], Parameters]
-
-
-def _no_look(usual: TrainConfig) -> Parameters:
-    """The plain kind, as often averaged and as long trained as the one that is chosen."""
-    return {
-        "effort": "quick",
-        "n_members": usual.n_members,
-        "max_epochs": usual.max_epochs,
-    }
 
 
 def _one_layer(usual: TrainConfig) -> Parameters:
@@ -61,11 +53,12 @@ def _given(**parameters: Any) -> Change:
 # From what the rules settle for a table to what is given in its place.
 CHANGES: dict[str, Change] = {
     DEFAULTS: _given(),
-    "no look at kinds (the plain one)": _no_look,
+    "a look at four kinds (effort='balanced')": _given(effort="balanced"),
     "one bank instead of a mean (n_members=1)": _given(n_members=1),
     "all epochs, no folds (early_stopping=False)": _given(early_stopping=False),
     "one hidden layer": _one_layer,
     "no tails squashed (scaling='feature')": _given(scaling="feature"),
+    "all columns clipped (scaling='clip')": _given(scaling="clip"),
     "columns of one scale (learn_scale=False)": _given(learn_scale=False),
     "turned columns (projection='pca')": _given(projection="pca"),
     "no label smoothing (label_smoothing=0)": _given(label_smoothing=0.0),
@@ -77,28 +70,28 @@ ONLY_CLASSES = ("no label smoothing (label_smoothing=0)",)
 class Job:
     """A table, a change and a seed."""
 
-    table: str
+    table: Table
     label: str
     seed: int
 
     @property
     def key(self) -> str:
         """The name of its cell."""
-        return f"{self.table}/{self.label}/seed{self.seed}"
+        return f"{self.table.name}/{self.label}/seed{self.seed}"
 
 
 def measure_rules(
     *,
     wheels: Path | None,
     folder: Path,
-    tables: tuple[str, ...] = (),
+    names: tuple[str, ...] = (),
     seeds: int = 1,
     jobs: int = 2,
     quick: bool = False,
     say: Say = lambda _: None,
 ) -> Record:
     """Every change on every table."""
-    plan = ContestPlan(contestants=("balanced",), tables=tables, seeds=seeds, quick=quick)
+    plan = ContestPlan(contestants=(EFFORT,), tables=names, seeds=seeds, quick=quick)
     loaders = tables_of(plan, wheels)
     packaged.require_packages(tuple(loaders))
     content = {
@@ -113,30 +106,25 @@ def measure_rules(
     }
     name = record_name("rules", "cpu", quick=quick)
     record = Record(folder, name, content, "cpu", say=say)
-    for name, load in loaders.items():
-        work = [Job(name, label, seed) for label in CHANGES for seed in range(plan.seeds)]
-        if all(job.key in record.cells for job in work):
-            continue  # no need to read it again
-        at_once = partial(_work, load(), quick, jobs)
-        record.cells_of({job.key: job for job in work}, at_once)
-        say(name)
+    tables = sorted((load() for load in loaders.values()), key=lambda table: -table.X.size)
+    work = [Job(table, label, n) for table in tables for label in CHANGES for n in range(seeds)]
+
+    def tell(job: Job, cell: Cell) -> None:
+        say(f"{job.table.name:18} {job.label:46} seed {job.seed}: {told([cell])}")
+
+    at_once = partial(side_by_side, partial(_cell, quick=quick), jobs, tell)
+    record.cells_of({job.key: job for job in work}, at_once)
     record.finish()
     return record
 
 
-def _work(table: Table, quick: bool, jobs: int, work: Sequence[Job]) -> Iterable[tuple[int, Cell]]:
-    if jobs == 1:
-        return ((place, _cell(table, job, quick)) for place, job in enumerate(work))
-    calls = [delayed(_cell)(table, job, quick) for job in work]
-    return enumerate(Parallel(n_jobs=jobs, return_as="generator")(calls))
-
-
-def _cell(table: Table, job: Job, quick: bool) -> Cell:
+def _cell(job: Job, *, quick: bool) -> Cell:
+    table = job.table
     kept, left_out = prepared(table, FOLDS, quick=quick)
     if job.label in ONLY_CLASSES and table.task != "classification":
         reason = "labels are smoothed only where a row has one class"
         return {**shape_of(kept), "left_out": left_out, "skipped": reason}
-    parameters = CHANGES[job.label](usual(kept))
+    parameters = {"effort": EFFORT, **CHANGES[job.label](usual(kept))}
     estimator = ProtoPINVRegressor if table.task == "regression" else ProtoPINVClassifier
     build = partial(_build, estimator, parameters)
     return measure(table, build, job.seed, quick=quick)
@@ -150,7 +138,7 @@ def usual(table: Table) -> TrainConfig:
     """What the rules settle for the rows of a table that are trained on, before any look."""
     groups = shape_of(table)["outputs"] if table.task == "classification" else 1
     rows = len(table.X) - len(table.X) // FOLDS
-    given = {name: offered_default(name) for name in FIELDS}
+    given = {name: offered_default(name) for name in FIELDS} | {"effort": EFFORT}
     return settle(given, DataShape(rows, table.X.shape[1], groups))
 
 
@@ -167,7 +155,7 @@ def main() -> None:
     record = measure_rules(
         wheels=options.wheels,
         folder=options.records,
-        tables=listed(options.tables),
+        names=listed(options.tables),
         seeds=options.seeds,
         jobs=options.jobs,
         quick=options.quick,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contest_page import contest_section, rules_worth
+from curves_page import curves_section, gpu_section
 from results_page import recipe
 
 from benchmarks.images.accuracy import accuracy_table
@@ -16,6 +17,7 @@ from protopinv.train.config import FIELDS, TrainConfig, offered_default
 from protopinv.train.look import LOOK
 from protopinv.train.settle import (
     BATCH,
+    BATCH_STEPS,
     EFFORTS,
     EXACT_ROWS,
     FOLDS,
@@ -24,7 +26,6 @@ from protopinv.train.settle import (
     FOLDS_MOST_ROWS,
     FULL_BATCH_ROWS,
     LEAST_EPOCHS,
-    MINI_RATE,
     MOST_PROTOTYPES,
     PLAIN,
     PROTOTYPES_OF_A_GROUP,
@@ -85,9 +86,10 @@ RULES = """\
 - **Columns of a table**: up to {table_features} features, columns with heavy tails are squashed by
   asinh around their median before they are scaled, and a factor for every column is trained. Wider
   rows get PCA and layers twice as wide. Images have one scale.
-- **Batches**: up to {full_rows:,} rows, all of them make one step; then {batch:,} do, at
-  {mini_rate:g} % of the rate. Then the number of steps grows with the square root of the rows, and
-  no fewer than {least_epochs} epochs are run. The warm-up takes {warm_up:g} % of the epochs.
+- **Batches**: up to {full_rows:,} rows, all of them make one step; then about {batch:,} do, dealt
+  evenly. There are {batch_steps} steps at most where batches begin, and their number grows with the
+  square root of the rows; no fewer than {least_epochs} epochs are run. The warm-up takes
+  {warm_up:g} % of the epochs.
 - **Folds** need at least {folds_least} rows, and {folds_a_group} for each class on average; with
   fewer, all epochs of one bank of the first kind are run. {folds_word} banks that leave out a fold
   each are trained beside the one of all rows. They say after how many epochs to stop, and what is
@@ -108,6 +110,10 @@ def accuracy_page(newest: Mapping[str, Record]) -> tuple[str, dict[str, bytes]]:
     """The page, and its figures by file name."""
     lines = ["# Accuracy", "", "Every figure comes from a dated record in"]
     lines += ["[benchmarks/records](../benchmarks/records)."]
+    contest, drawn = contest_section(newest)
+    curves, curve_figure = curves_section(newest.get("curves-cpu"))
+    lines += [*contest, *curves, *gpu_section(newest)]
+    lines += rules_section(newest.get("rules-cpu"))
     meetings = [
         newest[name]
         for row in ROWS
@@ -118,9 +124,7 @@ def accuracy_page(newest: Mapping[str, Record]) -> tuple[str, dict[str, bytes]]:
         lines += images_section(meetings)
     if "tried-cuda" in newest:
         lines += tried_section(newest["tried-cuda"])
-    lines += rules_section(newest.get("rules-cpu"))
-    contest, drawn = contest_section(newest)
-    return "\n".join([*lines, *contest]) + "\n", drawn
+    return "\n".join(lines) + "\n", drawn | curve_figure
 
 
 def images_section(records: Sequence[Record]) -> list[str]:
@@ -174,7 +178,7 @@ def tried_section(record: Record) -> list[str]:
     ]
     return [
         "",
-        "## What was tried, and what it gave",
+        "## What was tried on images, and what it gave",
         "",
         *TRIED.format(seeds=record["plan"]["seeds"]).splitlines(),
         *markdown(["idea", *(f"{NAMES[d]} %" for d in DATASETS)], rows),
@@ -196,7 +200,7 @@ def rules_section(record: Record | None) -> list[str]:
         table_features=TABLE_FEATURES,
         full_rows=FULL_BATCH_ROWS,
         batch=BATCH,
-        mini_rate=100 * MINI_RATE,
+        batch_steps=BATCH_STEPS,
         least_epochs=LEAST_EPOCHS,
         warm_up=100 * WARM_UP_SHARE,
         folds_least=FOLDS_LEAST_ROWS,

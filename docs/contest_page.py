@@ -43,15 +43,15 @@ pytabkit, which hold out a fifth of the rows.
 Tables are dealt into two halves by a hash of their source. Rules of ours are chosen on the
 development half; the confirmation half is scored at the end.
 
-Scores are cross-validated. Tables of {some:,} rows and more are scored on {on_some} of the folds,
-those of {many:,} and more on one. A contestant's score on a table is its mean over folds
-and seeds; an R2 below {lowest:g} counts as {lowest:g}. *Normalised* is the mean over tables of a
+Scores are cross-validated. A contestant's score on a table is its mean over folds and seeds; an R2
+below {lowest:g} counts as {lowest:g}. *Normalised* is the mean over tables of a
 score that is 0 for the worst contestant there and 1 for the best. Up to {level:g} points are level;
 *p* is that of Wilcoxon's signed-rank test over tables. *All fits* is the time of one fit of every
-table, *a row* that of predicting a single one. Who failed on a table has the score of the worst
-there. Who stayed away from a table has no rank, but is still compared at the others. Classes with
-fewer rows than there are folds are left out of a table, and so are labels with fewer than
-{least_of_a_label}.
+table, *a row* that of predicting a single one; neither is given for who was measured on another
+machine, or with more or fewer threads, than our defaults. Who failed on a table has the score of
+the worst there. Who stayed away from a table has no rank, but is still compared at the others.
+Classes with fewer rows than there are folds are left out of a table, and so are labels with fewer
+than {least_of_a_label}.
 """
 TITLES: dict[Task, str] = {
     "classification": "Classes",
@@ -69,13 +69,13 @@ def contest_section(newest: Mapping[str, Record]) -> tuple[list[str], dict[str, 
     found = {
         (half, imbalanced): contest_of(newest.values(), half, imbalanced=imbalanced)
         for imbalanced in (False, True)
-        for half in HALVES
+        for half in reversed(HALVES)  # what nothing was chosen on comes first
     }
     known = [record for record in found.values() if record is not None]
     lines = ["", "## Tables, without tuning"]
     drawn: dict[str, bytes] = {}
     if known:
-        lines += ["", *_prose(known[0]["plan"])]
+        lines += ["", *_prose()]
     for (half, imbalanced), record in found.items():
         if record is not None:
             part, figures = _half(record, half, imbalanced=imbalanced)
@@ -86,16 +86,22 @@ def contest_section(newest: Mapping[str, Record]) -> tuple[list[str], dict[str, 
     return lines, drawn
 
 
-def _prose(plan: Record) -> list[str]:
-    (some, _), (many, on_some) = plan["scored_folds"]
+def _prose() -> list[str]:
     return CONTEST.format(
-        some=some,
-        on_some=on_some,
-        many=many,
-        lowest=LOWEST_R2,
-        level=100 * LEVEL,
-        least_of_a_label=LEAST_OF_A_LABEL,
+        lowest=LOWEST_R2, level=100 * LEVEL, least_of_a_label=LEAST_OF_A_LABEL
     ).splitlines()
+
+
+def _folds(plan: Record) -> str:
+    """What is scored, and beside how many other fits."""
+    counts = [scored for _, scored in plan["scored_folds"][1:]] + [1]
+    steps = [
+        f"{scored} of them from {rows:,} rows on"
+        for (rows, _), scored in zip(plan["scored_folds"], counts, strict=True)
+    ]
+    text = f"{plan['folds']} folds for each of {plan['seeds']} seeds, {', '.join(steps)}."
+    jobs = plan.get("jobs", 1)
+    return text if jobs == 1 else f"{text} {jobs} fits at a time, with a core each."
 
 
 def _command(half: str, option: str) -> str:
@@ -107,7 +113,7 @@ def _half(record: Record, half: Half, *, imbalanced: bool) -> tuple[list[str], d
     against = reference_of(record["plan"]["contestants"])
     title = f"{half.capitalize()} half" + (", imbalanced tables" if imbalanced else "")
     plan = record["plan"]
-    lines = ["", f"### {title}", "", f"{plan['folds']} folds for each of {plan['seeds']} seeds."]
+    lines = ["", f"### {title}", "", _folds(plan)]
     drawn: dict[str, bytes] = {}
     for task in tasks_of(found):
         name = f"contest-{half}{'-imbalanced' if imbalanced else ''}-{task}.svg"

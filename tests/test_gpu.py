@@ -43,6 +43,7 @@ pytestmark = pytest.mark.skipif(
         {"solver": "svd"},
         {"dtype": "float64"},
         {"scaling": "squash"},
+        {"scaling": "clip"},
         {"optimizer": "muon", "batch_size": 16},
         {"mixup": 0.1, "averaging": 0.9, "early_stopping": False},
         {"dtype": "float32"},

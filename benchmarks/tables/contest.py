@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from benchmarks.choices import require_some
+from benchmarks.side_by_side import side_by_side
 from benchmarks.tables import packaged
 from benchmarks.tables.contestants import (
     CONTESTANTS,
+    OURS,
     Build,
     build,
     versions_of_peers,
@@ -47,7 +49,7 @@ TASKS: tuple[Task, ...] = get_args(Task)
 FOLDS = 5
 # Folds that are scored for each seed, below so many rows; then one. Small tables need all of them
 # for a steady figure.
-SCORED_FOLDS = ((3_000, 5), (15_000, 3))
+SCORED_FOLDS = ((3_000, 5),)
 QUICK_ROWS = 300
 # Labels and their opposites that are rarer might be missing in the rows that are trained on.
 LEAST_OF_A_LABEL = 10
@@ -61,6 +63,8 @@ class ContestPlan:
     """Who meets on which tables; with none named, on all of the half, for all tasks.
 
     ``part`` names a record of some contestants or tables only; parts are read as one contest.
+    With several ``jobs`` as many fits run beside each other, each with one thread. Only ours can
+    be on another ``device`` than the CPU.
     """
 
     contestants: tuple[str, ...] = tuple(CONTESTANTS)
@@ -71,11 +75,15 @@ class ContestPlan:
     folds: int = FOLDS
     imbalanced: bool = False
     part: str = ""
+    device: str = "cpu"
+    jobs: int = 1
     quick: bool = False
 
     def __post_init__(self) -> None:
-        require_counts(self, "seeds")
+        require_counts(self, "seeds", "jobs")
         require_some("contestants", self.contestants, tuple(CONTESTANTS))
+        if self.device != "cpu":
+            require_some(f"contestants on {self.device}", self.contestants, OURS)
         require_some("half", (self.half,), HALVES)
         require_some("tasks", self.tasks or TASKS, TASKS)
         if self.folds < 2:
@@ -100,7 +108,16 @@ def measure_contest(
         "scored_folds": SCORED_FOLDS,
         "peers": versions_of_peers(plan.contestants),
     }
-    record = Record(folder, _name(plan), content, "cpu", fresh=fresh, say=say)
+    record = Record(folder, _name(plan), content, plan.device, fresh=fresh, say=say)
+    if plan.jobs > 1:
+        _all_at_once(record, plan, loaders, say)
+    else:
+        _in_turn(record, plan, loaders, say)
+    record.finish()
+    return record
+
+
+def _in_turn(record: Record, plan: ContestPlan, loaders: Loaders, say: Say) -> None:
     for name, load in loaders.items():
         keys = [f"{name}/{who}/seed{n}" for who in plan.contestants for n in range(plan.seeds)]
         if all(key in record.cells for key in keys):
@@ -108,12 +125,28 @@ def measure_contest(
         table = load()
         for who in plan.contestants:
             cells = [
-                record.cell(f"{name}/{who}/seed{seed}", partial(_meet, table, who, seed, plan))
+                record.cell(
+                    f"{name}/{who}/seed{seed}", partial(_meet, plan, Bout(table, who, seed))
+                )
                 for seed in range(plan.seeds)
             ]
             say(f"{name:18} {who:16} {told(cells)}")
-    record.finish()
-    return record
+
+
+def _all_at_once(record: Record, plan: ContestPlan, loaders: Loaders, say: Say) -> None:
+    """The largest tables first, so that no long fit is left for the end."""
+    tables = sorted((load() for load in loaders.values()), key=lambda table: -table.X.size)
+    bouts = {
+        f"{table.name}/{who}/seed{seed}": Bout(table, who, seed)
+        for table in tables
+        for who in plan.contestants
+        for seed in range(plan.seeds)
+    }
+
+    def tell(bout: Bout, cell: Cell) -> None:
+        say(f"{bout.table.name:18} {bout.who:16} seed {bout.seed}: {told([cell])}")
+
+    record.cells_of(bouts, partial(side_by_side, partial(_meet, plan), plan.jobs, tell))
 
 
 def tables_of(plan: ContestPlan, wheels: Path | None) -> Loaders:
@@ -138,21 +171,31 @@ def tables_of(plan: ContestPlan, wheels: Path | None) -> Loaders:
 
 def _name(plan: ContestPlan) -> str:
     kind = f"contest-{plan.half}" + ("-imbalanced" if plan.imbalanced else "")
-    return record_name(kind, *([plan.part] if plan.part else []), "cpu", quick=plan.quick)
+    return record_name(kind, *([plan.part] if plan.part else []), plan.device, quick=plan.quick)
 
 
-def _meet(table: Table, who: str, seed: int, plan: ContestPlan) -> Cell:
+@dataclass(frozen=True)
+class Bout:
+    """A contestant at a table, with a seed."""
+
+    table: Table
+    who: str
+    seed: int
+
+
+def _meet(plan: ContestPlan, bout: Bout) -> Cell:
     """A cell: scores and times, or why there are none."""
+    table, who, seed = bout.table, bout.who, bout.seed
     if (reason := why_not(who, len(table.X))) is not None:
         kept, left_out = prepared(table, plan.folds, quick=plan.quick)
         return {**shape_of(kept), "left_out": left_out, "skipped": reason}
     several = table.task == "regression" and table.y.ndim > 1
-    made = partial(_build, who, table.task, several)
+    made = partial(_build, who, table.task, several, plan.device)
     return measure(table, made, seed, folds=plan.folds, quick=plan.quick)
 
 
-def _build(who: str, task: Task, several: bool, seed: int) -> Any:
-    return build(who, task, several=several, seed=seed)
+def _build(who: str, task: Task, several: bool, device: str, seed: int) -> Any:
+    return build(who, task, several=several, seed=seed, device=device)
 
 
 def measure(
@@ -165,8 +208,8 @@ def measure(
     rounds = []
     try:
         for train, test in splits_of(table, seed, folds)[:scored]:
-            with _quiet():
-                rounds.append(_round(table, build(seed), train, test))
+            with quiet():
+                rounds.append(fit_and_score(table, build(seed), train, test))
     except Exception as error:  # whatever a peer raises is a result
         return {**head, "error": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
     return {**head, **{name: [_short(each[name]) for each in rounds] for name in rounds[0]}}
@@ -177,7 +220,8 @@ def _short(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _round(table: Table, model: Any, train: Any, test: Any) -> dict[str, float]:
+def fit_and_score(table: Table, model: Any, train: Any, test: Any) -> dict[str, float]:
+    """Every score on the test rows, and how long training and predicting took."""
     X, y = table.X[test], table.y[test]
     started = time.perf_counter()
     model.fit(table.X[train], table.y[train])
@@ -202,8 +246,8 @@ def _seconds_of_a_row(model: Any, row: NDArray[np.float64]) -> float:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Some peers talk; stdout is for answers."""
+def quiet() -> Iterator[None]:
+    """Nothing is printed inside: some peers talk, and stdout is for answers."""
     with (
         warnings.catch_warnings(),
         redirect_stdout(io.StringIO()),

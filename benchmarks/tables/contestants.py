@@ -45,9 +45,14 @@ class Contestant:
     most_rows: int | None = None
 
 
-def build(name: str, task: Task, *, several: bool, seed: int) -> Any:
-    """A contestant for a task, of one number a row or several."""
+def build(name: str, task: Task, *, several: bool, seed: int, device: str = "cpu") -> Any:
+    """A contestant for a task, of one number a row or several; only ours has a device."""
     who = CONTESTANTS[name]
+    model = _built(who, task, several=several, seed=seed)
+    return model.set_params(device=device) if name in OURS else model
+
+
+def _built(who: Contestant, task: Task, *, several: bool, seed: int) -> Any:
     if task == "multi-label":
         model = who.classifier(seed)
         return model if who.labels else MultiOutputClassifier(model)
@@ -76,7 +81,7 @@ def versions_of_peers(names: Sequence[str]) -> dict[str, str]:
 
 
 def _ours(estimator: Callable[..., Any], effort: str) -> Build:
-    return lambda seed: estimator(effort=effort, device="cpu", random_state=seed)
+    return lambda seed: estimator(effort=effort, random_state=seed)
 
 
 def _scaled(estimator: Callable[..., Any]) -> Build:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata, studentized_range, wilcoxon
 
+from benchmarks.tables.contestants import REFERENCE
 from benchmarks.tables.scoring import LOWER_IS_BETTER, MEASURES
 from benchmarks.tables.suite import Half, Task
 
@@ -98,6 +99,8 @@ class Field:
 class Standing:
     """A contestant in a field; no rank, mean or time if it was absent somewhere.
 
+    No time either if it was taken elsewhere than that of the reference.
+
     Wins, level tables, losses and ``p`` are against the reference, at tables where both were.
     """
 
@@ -124,12 +127,13 @@ class LogLoss:
 
 
 def contest_of(
-    records: Iterable[Record], half: Half, *, imbalanced: bool = False
+    records: Iterable[Record], half: Half, *, imbalanced: bool = False, device: str = "cpu"
 ) -> dict[str, Any] | None:
     """The parts of one contest as one record; None if there are none.
 
     Parts must agree with the newest in seeds and folds; of what was measured twice the newest
-    counts.
+    counts. Times are comparable where machine, threads and jobs are the same: other parts than
+    that of the reference, and those like it, lose theirs.
     """
     parts = [
         record
@@ -137,6 +141,7 @@ def contest_of(
         if record["name"].startswith("contest-")
         and (record["plan"]["half"], record["plan"]["imbalanced"]) == (half, imbalanced)
         and not record["plan"]["quick"]
+        and record["plan"].get("device", "cpu") == device
     ]
     if not parts:
         return None
@@ -144,8 +149,23 @@ def contest_of(
     newest = parts[-1]["plan"]
     parts = [part for part in parts if _same_folds(part["plan"], newest)]
     contestants = dict.fromkeys(name for part in parts for name in part["plan"]["contestants"])
-    cells = {key: cell for part in parts for key, cell in part["cells"].items()}
+    clock = _clock(next((part for part in parts if REFERENCE in part["plan"]["contestants"]), {}))
+    cells = {
+        key: cell if _clock(part) == clock else _untimed(cell)
+        for part in parts
+        for key, cell in part["cells"].items()
+    }
     return {"plan": {**newest, "contestants": list(contestants)}, "cells": cells, "parts": parts}
+
+
+def _clock(part: Record) -> tuple[Any, ...]:
+    """On what times were taken."""
+    machine = part.get("environment", {})
+    return machine.get("device"), machine.get("threads"), part.get("plan", {}).get("jobs", 1)
+
+
+def _untimed(cell: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in cell.items() if not name.endswith("_seconds")}
 
 
 def _same_folds(plan: Record, other: Record) -> bool:
@@ -175,14 +195,17 @@ def _result(table: str, contestant: str, cells: Sequence[Mapping[str, Any]]) -> 
         **{name: first[name] for name in ("task", "rows", "features", "outputs")},
         left_out=first.get("left_out", 0),
         scores={measure: _mean(cells, measure) for measure in measures},
-        fit_seconds=math.nan if absent else _mean(cells, "fit_seconds"),
-        row_seconds=math.nan if absent else _mean(cells, "row_seconds"),
+        fit_seconds=_mean(cells, "fit_seconds"),
+        row_seconds=_mean(cells, "row_seconds"),
         skipped=skipped,
         error=error,
     )
 
 
 def _mean(cells: Sequence[Mapping[str, Any]], name: str) -> float:
+    """Over seeds and folds; nan where it is not known."""
+    if any(name not in cell for cell in cells):
+        return math.nan
     least = LOWEST_R2 if name == "r2" else -math.inf
     return statistics.mean(max(least, float(value)) for cell in cells for value in cell[name])
 
@@ -243,11 +266,15 @@ def standings(field: Field, against: str) -> list[Standing]:
                 level=int((np.abs(differences) <= LEVEL).sum()),
                 losses=int((differences < -LEVEL).sum()),
                 p=None if name == against else signed_rank_p(differences),
-                seconds=field.seconds[name] if ranked else None,
-                row_seconds=field.row_seconds[name] if ranked else None,
+                seconds=_known(field.seconds[name]) if ranked else None,
+                row_seconds=_known(field.row_seconds[name]) if ranked else None,
             )
         )
     return sorted(found, key=lambda s: math.inf if s.mean_rank is None else s.mean_rank)
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def _differences(field: Field, name: str, against: str) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from protopinv.bank import Bank
 from protopinv.errors import ModelFileError
-from protopinv.features import FeatureMap, Front, Squash, Stem
+from protopinv.features import Clip, FeatureMap, Front, Squash, Stem
 from protopinv.files import replacing
 from protopinv.network import ACTIVATIONS, Network
 from protopinv.plain import plain
@@ -32,7 +32,7 @@ HEADER: dict[str, Any] = {
 }
 
 
-FRONTS: dict[str, type[Front]] = {"stem": Stem, "squash": Squash}
+FRONTS: dict[str, type[Front]] = {"stem": Stem, "squash": Squash, "clip": Clip}
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,26 @@ def test_a_contest_of_the_command_line_is_kept_and_goes_on(tmp_path: Path) -> No
     assert not any(line.startswith("wine") for line in said)  # it was not even read
 
 
+def test_fits_beside_each_other_give_the_same_scores(tmp_path: Path) -> None:
+    given = {"contestants": ("linear", "svm"), "tables": ("wine", "diabetes"), "seeds": 2}
+    alone, beside = (
+        measure_contest(ContestPlan(jobs=jobs, **given), wheels=None, folder=tmp_path / str(jobs))
+        for jobs in (1, 2)
+    )
+    assert (alone.content["plan"]["jobs"], beside.content["plan"]["jobs"]) == (1, 2)
+    assert set(alone.cells) == set(beside.cells)
+    for key, cell in alone.cells.items():
+        scored = {name: value for name, value in cell.items() if not name.endswith("_seconds")}
+        assert scored.items() <= beside.cells[key].items()
+
+
+def test_only_ours_can_be_on_another_device() -> None:
+    with pytest.raises(ConfigError, match="contestants on cuda must be some of quick"):
+        ContestPlan(contestants=("balanced", "linear"), device="cuda")
+    model = contestants.build("quick", "classification", several=False, seed=0, device="cuda")
+    assert (model.device, model.effort) == ("cuda", "quick")
+
+
 def test_only_tables_of_the_half_can_be_named(tmp_path: Path) -> None:
     for plan, message in (
         ({"contestants": ("oracle",)}, "contestants must be some of quick"),
@@ -112,7 +132,7 @@ def test_who_stays_away_says_why(wine: Table, monkeypatch: pytest.MonkeyPatch) -
     assert why_not("svm", 25_000) is None
     assert why_not("linear", 10**6) is None
     monkeypatch.setitem(contestants.CONTESTANTS, "svm", replace(CONTESTANTS["svm"], most_rows=100))
-    cell = contest._meet(wine, "svm", 0, ContestPlan(("svm",)))
+    cell = contest._meet(ContestPlan(("svm",)), contest.Bout(wine, "svm", 0))
     assert cell["skipped"] == "kernel methods are left out above 100 rows"
 
 
@@ -202,7 +222,7 @@ def test_rules_are_measured_one_at_a_time(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("benchmarks.rules.CHANGES", short)
     monkeypatch.setattr("benchmarks.rules.ONLY_CLASSES", ("smoothing",))
     monkeypatch.setattr(contest, "QUICK_ROWS", 60)
-    given = {"wheels": None, "folder": tmp_path, "tables": ("diabetes",), "jobs": 1, "quick": True}
+    given = {"wheels": None, "folder": tmp_path, "names": ("diabetes",), "jobs": 1, "quick": True}
     record = measure_rules(**given)
     assert record.content["finished"]
     assert set(record.cells) == {f"diabetes/{label}/seed0" for label in short}
@@ -214,7 +234,5 @@ def test_rules_are_measured_one_at_a_time(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_change_of_a_rule_leaves_the_others(wine: Table) -> None:
     settled = usual(wine)
     assert settled.early_stopping == "cross"
-    no_look = CHANGES["no look at kinds (the plain one)"](settled)
-    assert (no_look["n_members"], no_look["max_epochs"]) == (settled.n_members, settled.max_epochs)
     assert CHANGES["one hidden layer"](settled)["hidden_sizes"] == settled.widths[:1]
     assert CHANGES[DEFAULTS](settled) == {}

@@ -9,7 +9,7 @@ import torch
 import protopinv
 from protopinv import ConvStem, ProtoPINVClassifier
 from protopinv.errors import ConfigError, ModelFileError
-from protopinv.features import Squash, fit_squash
+from protopinv.features import Clip, Squash, fit_clip, fit_squash
 
 
 def columns(n: int = 2000) -> torch.Tensor:
@@ -86,9 +86,36 @@ def test_a_network_learns_from_tails_what_it_could_not_before(tmp_path: Path):
     assert squashed.n_shipped_ == squashed.network_.n_shipped + 6
 
 
-def test_a_stem_and_squashed_columns_exclude_each_other():
-    with pytest.raises(ConfigError, match="not behind a stem"):
-        ProtoPINVClassifier(stem=ConvStem("pca"), image_shape=(4, 4), scaling="squash").config()
+@pytest.mark.parametrize("scaling", ["squash", "clip"])
+def test_a_stem_and_bent_columns_exclude_each_other(scaling: str):
+    with pytest.raises(ConfigError, match=f"not behind a stem. Got scaling='{scaling}'"):
+        ProtoPINVClassifier(stem=ConvStem("pca"), image_shape=(4, 4), scaling=scaling).config()
+
+
+def test_every_column_of_several_values_is_clipped():
+    X = columns()
+    clip = fit_clip(X)
+    assert clip is not None
+    assert clip.chosen.tolist() == [True, True, False, False]
+    Z = clip.features(torch.cat([X, torch.full_like(X[:1], 1e300), torch.full_like(X[:1], -1e300)]))
+    assert torch.equal(Z[:-2, 2:], X[:, 2:])
+    assert Z[-2:, :2].tolist() == [[pytest.approx(3)] * 2, [pytest.approx(-3)] * 2]
+    order = X[:, 1].argsort(stable=True)
+    assert (Z[:-2, 1][order].diff() >= 0).all()
+    # straight near the centre, where the middle half of the rows is as wide as of a normal column
+    near = (clip.centre + 1e-3 * clip.width)[None]
+    torch.testing.assert_close(clip.features(near)[0, :2], torch.full((2,), 1e-3).double())
+    assert fit_clip(X[:, 2:]) is None
+
+
+def test_clipped_columns_are_kept_in_a_file(tmp_path: Path):
+    X, y = heavy_rows(200)
+    options = {"max_epochs": 20, "early_stopping": False, "random_state": 0, "device": "cpu"}
+    model = ProtoPINVClassifier(n_prototypes=20, scaling="clip", **options).fit(X, y)
+    model.save(tmp_path / "m.safetensors")
+    again = protopinv.load(tmp_path / "m.safetensors")
+    assert isinstance(again.front_, Clip)
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
 def test_a_file_with_a_broken_squash_is_refused(tmp_path: Path):
@@ -100,7 +127,7 @@ def test_a_file_with_a_broken_squash_is_refused(tmp_path: Path):
     whole = model.front_
     model.front_ = Squash(whole.chosen, whole.centre, torch.zeros_like(whole.width))
     model.save(path)
-    with pytest.raises(ModelFileError, match="a squashed column without a width"):
+    with pytest.raises(ModelFileError, match="a bent column without a width"):
         protopinv.load(path)
 
 

@@ -28,7 +28,7 @@ def test_front_and_first_bank_draw_from_different_seeds(monkeypatch: pytest.Monk
     y = (X[:, 0] > 0).astype(int)
     seen: list[torch.Tensor] = []
     usual = prepare.fit_squash
-    monkeypatch.setattr(prepare, "SQUASH_ROWS", 20)
+    monkeypatch.setattr(prepare, "BENT_ROWS", 20)
     monkeypatch.setattr(prepare, "fit_squash", lambda X, w: seen.append(X) or usual(X, w))
     source = Source(X, y, Classes.of(y))
     config = TrainConfig(scaling="squash", projection="none")

@@ -152,7 +152,7 @@ def test_copies_count_as_rows_for_batches():
     images = {**OFFERED, "image_shape": (8, 8), "image_copies": 9}
     shape = DataShape(2_000, 64, 10)
     assert settle(OFFERED, shape).batch_size is None
-    assert settle(images, shape).batch_size == BATCH
+    assert settle(images, shape).batch_size == 2_000
 
 
 def test_images_may_come_with_all_their_dimensions():
@@ -166,12 +166,27 @@ def test_images_may_come_with_all_their_dimensions():
     np.testing.assert_array_equal(model.predict(X), model.predict(X.reshape(50, 30)))
 
 
-def test_many_rows_are_taken_in_batches_with_fewer_epochs_and_a_lower_rate():
+def test_many_rows_are_taken_in_batches_with_fewer_epochs():
     small, large = settle(OFFERED, SMALL), settle(OFFERED, LARGE)
-    assert (small.batch_size, large.batch_size) == (None, BATCH)
+    assert small.batch_size is None
     assert large.max_epochs < small.max_epochs
-    assert large.lr < small.lr
     assert large.warmup_epochs < small.warmup_epochs
+
+
+@pytest.mark.parametrize("n", [4_097, 4_200, 5_119, 5_121, 10_007, 99_999])
+def test_batches_are_even(n: int):
+    """A few rows that are left over would make a step of their own, which undoes others."""
+    config = settle(OFFERED, DataShape(n, 10, 2))
+    n_batches = -(-n // config.batch_size)
+    assert n_batches * config.batch_size - n < n_batches
+    assert 0.75 * BATCH < config.batch_size < 1.3 * BATCH
+
+
+def test_batches_begin_without_fewer_steps():
+    before, after = (settle(OFFERED, DataShape(n, 10, 2)) for n in (4_096, 4_097))
+    assert (before.batch_size, after.batch_size) == (None, 2_049)
+    assert before.max_epochs < 2 * after.max_epochs < 1.3 * before.max_epochs
+    assert before.lr == after.lr
 
 
 def test_every_class_has_prototypes():

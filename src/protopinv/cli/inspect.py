@@ -53,11 +53,12 @@ def inspect(model: ModelPath, as_json: AsJson = False) -> None:
 
 def _front(front: "Front | None") -> str | None:
     """What stands before the network, in words."""
-    from protopinv.features import Stem
+    from protopinv.features import Clip, Stem
 
     if front is None:
         return None
     if isinstance(front, Stem):
         filters = "-".join(str(len(stage.filters)) for stage in front.stages)
         return f"stem of {filters} filters"
-    return f"squashed columns: {int(front.chosen.sum())}"
+    verb = "clipped" if isinstance(front, Clip) else "squashed"
+    return f"{verb} columns: {int(front.chosen.sum())}"

@@ -1,5 +1,10 @@
-"""Columns with heavy tails, brought in: prices, counts and rates as a network likes them."""
+"""Columns with their tails brought in: prices, counts and rates as a network likes them.
 
+``Squash`` bends columns with heavy tails only, and slowly: the largest number stays the largest by
+far. ``Clip`` bends every column towards a limit, so that no row stands out much.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,15 +19,21 @@ from protopinv.features.moments import beyond_rounding
 HEAVY_TAIL = 10.0
 # The middle half of a normal distribution is so many standard deviations wide.
 MIDDLE_HALF = 1.35
+# What is clipped stays within so many widths of the centre.
+LIMIT = 3.0
 
 
 @dataclass(frozen=True)
-class Squash:
-    """x -> asinh((x - centre) / width) in the chosen columns; straight near the centre."""
+class Bent(ABC):
+    """x -> curve((x - centre) / width) in the chosen columns; straight near the centre."""
 
     chosen: Bool[Tensor, " d"]
     centre: Float[Tensor, " d"]
     width: Float[Tensor, " d"]
+
+    @abstractmethod
+    def curve(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """Rising, and the identity near zero."""
 
     @property
     def n_inputs(self) -> int:
@@ -40,13 +51,13 @@ class Squash:
         return 2 * int(self.chosen.sum())
 
     def features(self, X: Tensor) -> Float[Tensor, "n d"]:
-        """Rows of any number type, squashed, in float64."""
+        """Rows of any number type, bent, in float64."""
         X = X.double()
-        return torch.where(self.chosen, torch.asinh((X - self.centre) / self.width), X)
+        return torch.where(self.chosen, self.curve((X - self.centre) / self.width), X)
 
-    def to(self, device: torch.device | str) -> "Squash":
+    def to(self, device: torch.device | str) -> "Bent":
         """The same elsewhere."""
-        return Squash.from_tensors({name: t.to(device) for name, t in self.tensors().items()})
+        return self.from_tensors({name: t.to(device) for name, t in self.tensors().items()})
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file."""
@@ -55,14 +66,31 @@ class Squash:
     def fault(self) -> str | None:
         """What does not fit together, or None."""
         if self.chosen.dtype != torch.bool or len({t.shape for t in self.tensors().values()}) != 1:
-            return "the squashed columns are not described one by one"
+            return "the bent columns are not described one by one"
         usable = (self.width > 0) & self.width.isfinite() & self.centre.isfinite()
-        return None if bool(usable.all()) else "a squashed column without a width"
+        return None if bool(usable.all()) else "a bent column without a width"
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Squash":
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Bent":
         """What ``tensors`` came from."""
         return cls(tensors["chosen"], tensors["centre"], tensors["width"])
+
+
+class Squash(Bent):
+    """asinh: grows as the logarithm far from the centre."""
+
+    def curve(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """Of asinh."""
+        return torch.asinh(Z)
+
+
+class Clip(Bent):
+    """z / sqrt(1 + (z / 3)^2): never beyond 3."""
+
+    def curve(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """Of a smooth clip."""
+        # hypot: the square of a huge number would be Inf
+        return Z / torch.hypot(torch.ones_like(Z), Z / LIMIT)
 
 
 def fit_squash(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = None) -> Squash | None:
@@ -70,19 +98,50 @@ def fit_squash(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = Non
 
     Columns of two values are left alone: bent or not, they are the same once they are scaled.
     """
-    mass = X.new_ones(len(X)) if weight is None else weight
-    share = mass / mass.sum()
-    mean = share @ X
-    sd = (share @ (X - mean).square()).sqrt()
+    share = _shares(X, weight)
+    mean, sd = _spread(X, share)
     heavy = share @ ((X - mean) / sd).pow(4) > HEAVY_TAIL
-    two_values = ((X.amin(0) == X) | (X.amax(0) == X)).all(0)
-    chosen = heavy & ~two_values & beyond_rounding(sd, mean, float(len(X)))
+    described = _described(
+        X, share, heavy & _many_valued(X) & beyond_rounding(sd, mean, float(len(X)))
+    )
+    return None if described is None else Squash(*described)
+
+
+def fit_clip(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = None) -> Clip | None:
+    """The same for all columns of more than two values; None without any."""
+    share = _shares(X, weight)
+    mean, sd = _spread(X, share)
+    described = _described(X, share, _many_valued(X) & beyond_rounding(sd, mean, float(len(X))))
+    return None if described is None else Clip(*described)
+
+
+def _shares(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None) -> Float[Tensor, " n"]:
+    mass = X.new_ones(len(X)) if weight is None else weight
+    return mass / mass.sum()
+
+
+def _spread(
+    X: Float[Tensor, "n d"], share: Float[Tensor, " n"]
+) -> tuple[Float[Tensor, " d"], Float[Tensor, " d"]]:
+    mean = share @ X
+    return mean, (share @ (X - mean).square()).sqrt()
+
+
+def _many_valued(X: Float[Tensor, "n d"]) -> Bool[Tensor, " d"]:
+    return ~((X.amin(0) == X) | (X.amax(0) == X)).all(0)
+
+
+def _described(
+    X: Float[Tensor, "n d"], share: Float[Tensor, " n"], chosen: Bool[Tensor, " d"]
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """The chosen columns with their medians and widths; None if none is chosen."""
     if not bool(chosen.any()):
         return None
     low, centre, high = weighted_quantiles(X, share, (0.25, 0.5, 0.75))
     middle = (high - low) / MIDDLE_HALF
+    _, sd = _spread(X, share)
     width = torch.where(middle > 1e-9 * sd, middle, sd)  # half of the values may be one and same
-    return Squash(chosen, centre, torch.where(chosen, width, 1.0))
+    return chosen, centre, torch.where(chosen, width, 1.0)
 
 
 def weighted_quantiles(

@@ -16,7 +16,8 @@ Activation = Literal["relu", "silu", "gelu", "tanh", "sigmoid"]
 InputInit = Literal["stratified", "normal"]
 OutputInit = Literal["balanced", "normal"]
 StemKind = Literal["none", "pca", "kmeans", "random"]
-Scaling = Literal["none", "global", "feature", "squash"]
+Scaling = Literal["none", "global", "feature", "squash", "clip"]
+BENDING = ("squash", "clip")
 Projection = Literal["none", "pca", "pls"]
 OptimizerKind = Literal["adam", "muon"]
 Schedule = Literal["cosine", "constant"]
@@ -80,14 +81,14 @@ class TrainConfig:
     scaling: Scaling = _option(
         "feature",
         "none; global: one factor for all features; feature: one each; squash: the same once heavy "
-        "tails are in.",
+        "tails are in; clip: once all columns are within three of their usual widths.",
         auto=True,
     )
     projection: Projection = _option("pca", "Projection before the network.", auto=True)
     n_components: int | None = _option(400, "Projected features at most; None keeps all.")
     max_epochs: int = _option(250, "Passes over the training rows.", auto=True)
     batch_size: int | None = _option(
-        None, "Rows a step; None takes all of them (full batch).", auto=True
+        None, "Rows a step at most; None takes all of them (full batch).", auto=True
     )
     optimizer: OptimizerKind = _option(
         "adam", "adam; muon: momentum made orthogonal, often better with batch_size and lr x 3."
@@ -185,6 +186,11 @@ class TrainConfig:
         return self.stem != "none" or self.image_copies > 0
 
     @property
+    def bends_columns(self) -> bool:
+        """Whether tails are brought in before the columns are scaled."""
+        return self.scaling in BENDING
+
+    @property
     def image(self) -> tuple[int, int, int]:
         """Height, width and channels."""
         height, width, *channels = (int(n) for n in self.image_shape or ())
@@ -250,10 +256,10 @@ class TrainConfig:
             "height and width, or height, width and channels, or None",
         )
 
-        if self.stem != "none" and self.scaling == "squash":
+        if self.stem != "none" and self.bends_columns:
             raise ConfigError(
-                "Columns are squashed in tables, not behind a stem. Got scaling='squash' with "
-                f"stem={self.stem!r}. Set scaling to 'global'."
+                "Columns are squashed and clipped in tables, not behind a stem. Got "
+                f"scaling={self.scaling!r} with stem={self.stem!r}. Set scaling to 'global'."
             )
 
     def _check_validation(self) -> None:

@@ -24,6 +24,7 @@ from protopinv.features import (
     Distortion,
     FeatureMap,
     Front,
+    fit_clip,
     fit_feature_map,
     fit_squash,
     fit_stem,
@@ -36,7 +37,7 @@ from protopinv.train.rows import Rows
 from protopinv.train.source import Source
 
 # A front is made from so many rows at most.
-SQUASH_ROWS = 20_000
+BENT_ROWS = 20_000
 STEM_ROWS = 5_000
 # What is drawn apart from the first bank, from the same seed.
 FOR_NOISE, FOR_COPIES, FOR_FRONT = 1, 2, 3
@@ -53,7 +54,7 @@ def features_of(
         for p in source.pieces(chosen, device, width=d + k)
     )
     choices: dict[str, Any] = {
-        "scaling": "feature" if config.scaling == "squash" else config.scaling,
+        "scaling": "feature" if config.bends_columns else config.scaling,
         "projection": config.projection,
         "n_components": config.n_components,
     }
@@ -151,14 +152,15 @@ def front_of(
     seed: int,
 ) -> Front | None:
     """What the configuration asks for, from some of the chosen rows."""
-    if config.stem == "none" and config.scaling != "squash":
+    if config.stem == "none" and not config.bends_columns:
         return None
     generator = Generator().manual_seed(stream(seed, FOR_FRONT))
     if config.stem == "none":
-        order = torch.randperm(len(chosen), generator=generator)[:SQUASH_ROWS]
+        order = torch.randperm(len(chosen), generator=generator)[:BENT_ROWS]
         some = chosen[order.numpy()]
         X = torch.from_numpy(source.X[some]).to(device)
-        return fit_squash(X.double(), source.weights_of(some, device))
+        fit = fit_clip if config.scaling == "clip" else fit_squash
+        return fit(X.double(), source.weights_of(some, device))
     weight = source.weights_of(chosen, torch.device("cpu"))
     likely = torch.ones(len(chosen), dtype=torch.float64) if weight is None else weight
     n_some = min(int((likely > 0).sum()), STEM_ROWS)

@@ -43,16 +43,19 @@ class Rows:
             yield self._taken(slice(start, start + size))
 
     def n_batches(self, size: int | None) -> int:
-        """How many batches of this size there are."""
+        """How many batches of at most this size there are."""
         return 1 if size is None else -(-len(self) // size)
 
     def batches(self, size: int | None, generator: Generator) -> Iterator["Rows"]:
-        """All rows at once for ``None``, else every row once in shuffled mini-batches."""
+        """All rows at once for ``None``, else every row once in shuffled mini-batches.
+
+        These are as even as can be: a step by a few rows that were left over would undo others.
+        """
         if size is None or size >= len(self):
             yield self
             return
         order = torch.randperm(len(self), generator=generator, device=generator.device)
-        for piece in order.to(self.X.device).split(size):
+        for piece in order.to(self.X.device).tensor_split(self.n_batches(size)):
             yield self._taken(piece)
 
     def tensors(self) -> list[Tensor]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from protopinv.errors import ConfigError
-from protopinv.train.config import AUTO, TrainConfig
+from protopinv.train.config import AUTO, BENDING, TrainConfig
 
 Values = Mapping[str, Any]
 
@@ -80,11 +80,12 @@ STEM_SIDE = 16
 PROTOTYPES_OF_A_GROUP = 4
 # Every system has so many rows and columns: more of them would take minutes a step.
 MOST_PROTOTYPES = 1_000
-# All rows make one step up to here; then batches of this size.
+# All rows make one step up to here; then batches of about this size.
 FULL_BATCH_ROWS = 4_096
 BATCH = 2_048
 FULL_EPOCHS, LEAST_EPOCHS = 250, 5
-MINI_RATE = 0.7  # of the learning rate, with batches
+# Steps where batches begin: some more than without, since each sees about half of the rows.
+BATCH_STEPS = 300
 WARM_UP_SHARE = 0.08
 # Folds need rows to say anything: so many in all, and for each group on average. With very many
 # rows a hold-out says enough.
@@ -155,7 +156,7 @@ def _is_table(values: Values, shape: DataShape) -> bool:
 
 def _stem(values: Values, _: DataShape, __: Kind) -> str:
     image = values["image_shape"]
-    if image is None or min(image[:2]) < STEM_SIDE or values["scaling"] == "squash":
+    if image is None or min(image[:2]) < STEM_SIDE or values["scaling"] in BENDING:
         return "none"
     return "pca"
 
@@ -197,7 +198,8 @@ def _projection(values: Values, shape: DataShape, _: Kind) -> str:
 
 
 def _batch_size(values: Values, shape: DataShape, _: Kind) -> int | None:
-    return None if _n_seen(values, shape) <= FULL_BATCH_ROWS else BATCH
+    n = _n_seen(values, shape)
+    return None if n <= FULL_BATCH_ROWS else math.ceil(n / round(n / BATCH))
 
 
 def _n_seen(values: Values, shape: DataShape) -> int:
@@ -209,15 +211,11 @@ def _max_epochs(values: Values, shape: DataShape, _: Kind) -> int:
     if values["batch_size"] is None:
         usual: float = FULL_EPOCHS
     else:
-        # Steps grow with the square root of the rows, from as many as without batches.
+        # Steps grow with the square root of the rows.
         n = _n_seen(values, shape)
-        steps = FULL_EPOCHS * math.sqrt(max(1.0, n / FULL_BATCH_ROWS))
+        steps = BATCH_STEPS * math.sqrt(max(1.0, n / FULL_BATCH_ROWS))
         usual = max(LEAST_EPOCHS, min(FULL_EPOCHS, steps * int(values["batch_size"]) / n))
     return math.ceil(usual * _effort(values).epochs)
-
-
-def _lr(values: Values, _: DataShape, kind: Kind) -> float:
-    return kind.lr * (1 if values["batch_size"] is None else MINI_RATE)
 
 
 def _warmup_epochs(values: Values, _: DataShape, __: Kind) -> int:
@@ -267,7 +265,7 @@ _RULES: dict[str, Callable[[Values, DataShape, Kind], Any]] = {
     ),
     "batch_size": _batch_size,
     "max_epochs": _max_epochs,
-    "lr": _lr,
+    "lr": lambda _, __, kind: kind.lr,
     "warmup_epochs": _warmup_epochs,
     "dtype": _dtype,
     "early_stopping": _early_stopping,

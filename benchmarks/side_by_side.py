@@ -1,0 +1,38 @@
+"""Jobs in processes beside each other, one thread each."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import torch
+from joblib import Parallel, delayed
+
+Job = TypeVar("Job")
+Done = TypeVar("Done")
+
+
+def side_by_side(
+    function: Callable[[Job], Done],
+    jobs: int,
+    tell: Callable[[Job, Done], None],
+    work: Sequence[Job],
+) -> Iterator[tuple[int, Done]]:
+    """The place of every job with what came of it, as it is finished and told of.
+
+    With one job at a time they are done here, one by one.
+    """
+    done: Iterable[tuple[int, Done]]
+    if jobs == 1:
+        done = ((place, function(job)) for place, job in enumerate(work))
+    else:
+        beside = Parallel(
+            n_jobs=jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1
+        )
+        done = beside(delayed(_alone)(place, function, job) for place, job in enumerate(work))
+    for place, result in done:
+        tell(work[place], result)
+        yield place, result
+
+
+def _alone(place: int, function: Callable[[Any], Done], job: Any) -> tuple[int, Done]:
+    torch.set_num_threads(1)
+    return place, function(job)
