@@ -270,6 +270,24 @@ def small(
 
 
 @app.command()
+def shipped(
+    quick: Quick = False,
+    records: Folder = Path("records"),
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """How many numbers a trained model has and how long it takes to predict, for every effort."""
+    from benchmarks.tables.shipped import ShippedPlan, measure_shipped, shipped_table
+
+    record = measure_shipped(ShippedPlan(quick=quick), folder=records, fresh=fresh, say=say)
+    say(f"record: {record.path}")
+    if as_json:
+        answer(record.content, as_json=True)
+        return
+    print("\n".join(shipped_table(record.content)))
+
+
+@app.command()
 def curves(
     wheels: Wheels = None,
     contestants: Annotated[

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contest_page import contest_section, rules_worth
-from curves_page import curves_section, gpu_section
+from curves_page import curves_section, gpu_section, shipped_section
 from results_page import recipe
 
 from benchmarks.images.accuracy import accuracy_table
@@ -112,7 +112,7 @@ def accuracy_page(newest: Mapping[str, Record]) -> tuple[str, dict[str, bytes]]:
     lines += ["[benchmarks/records](../benchmarks/records)."]
     contest, drawn = contest_section(newest)
     curves, curve_figure = curves_section(newest.get("curves-cpu"))
-    lines += [*contest, *curves, *gpu_section(newest)]
+    lines += [*contest, *curves, *gpu_section(newest), *shipped_section(newest.get("shipped-cpu"))]
     lines += rules_section(newest.get("rules-cpu"))
     meetings = [
         newest[name]

@@ -1,4 +1,4 @@
-"""The part of docs/accuracy.md on learning curves, and on default fits on a GPU."""
+"""The parts of docs/accuracy.md on learning curves, fits on a GPU, and what is shipped."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ from results_page import recipe
 from benchmarks.images.defaults import defaults_table
 from benchmarks.tables.contestants import OURS
 from benchmarks.tables.curves import curve_tables, curves_of, largest_step_down
+from benchmarks.tables.shipped import shipped_table
 from benchmarks.tables.standings import contest_of
 from benchmarks.tables.suite import HALVES
 from protopinv.bench.markdown import markdown
@@ -31,11 +32,25 @@ next process finds on disk; here it is left out of the medians. Tables of both h
 
 """
 MOST_GPU_ROWS = 50_000
+SHIPPED = """\
+A mean of several banks is one network: their layers lie beside each other in blocks, and what is
+stored are the blocks. Times are those of `predict`, arrays in, labels or numbers out.
+
+"""
 IMAGES = """\
 Images as arrays of (n, 28, 28), without options; trained on all 60,000 rows, scored on the official
 test sets:
 
 """
+
+
+def shipped_section(record: Record | None) -> list[str]:
+    """What a model weighs, and how long it takes to predict."""
+    if record is None:
+        return []
+    lines = ["", "### What is shipped", "", *SHIPPED.splitlines(), *shipped_table(record), ""]
+    lines += ["`python -m benchmarks shipped` makes this table.", ""]
+    return [*lines, f"<sub>{recipe(record)}</sub>"]
 
 
 def curves_section(record: Record | None) -> tuple[list[str], dict[str, bytes]]:
@@ -98,10 +113,8 @@ def gpu_section(newest: Mapping[str, Record]) -> list[str]:
     ]
     if parts:
         lines += ["", *GPU.format(most=MOST_GPU_ROWS).splitlines(), *_slowest(parts), ""]
-        lines += [
-            "`python -m benchmarks contest --device cuda --contestants balanced` makes it.",
-            "",
-        ]
+        lines += ["`python -m benchmarks contest --device cuda --contestants quick,balanced`"]
+        lines += ["makes it, for a half.", ""]
         lines += [f"<sub>{recipe(part)}</sub>  " for part in parts]
     images = newest.get("defaults-cuda")
     if images is not None:

@@ -10,6 +10,7 @@ from protopinv.network import (
     ACTIVATIONS,
     Architecture,
     Network,
+    dense,
     mean_network,
     propagate,
     soft_labels,
@@ -147,6 +148,12 @@ def test_a_mean_network_answers_with_the_mean(
     assert mean.sizes == (3, *(members * size for size in hidden), 2)
     expected = torch.stack([network(X) for network in networks]).mean(0)
     torch.testing.assert_close(mean(X), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(mean(X[:2]), expected[:2], rtol=1e-12, atol=1e-12)  # by NumPy
+    whole = Network(tuple(map(dense, mean.weights)), activation)
+    assert whole.sizes == mean.sizes
+    torch.testing.assert_close(whole(X), expected, rtol=1e-12, atol=1e-12)
+    # the biases of the last layers are summed; nothing else is shared, and no zero is stored
+    assert mean.n_shipped == sum(n.n_shipped for n in networks) - 2 * (members - 1)
 
 
 @pytest.mark.parametrize("hidden_sizes", [(4,), (4, 30), (6, 5, 4)])

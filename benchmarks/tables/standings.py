@@ -35,7 +35,11 @@ BANDS: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True)
 class Result:
-    """A contestant on a table; ``skipped`` and ``error`` say why there are no scores."""
+    """A contestant on a table.
+
+    ``skipped`` and ``error`` say why there are no scores, ``remark`` under what other conditions
+    there are.
+    """
 
     table: str
     contestant: str
@@ -49,6 +53,7 @@ class Result:
     row_seconds: float
     skipped: str = ""
     error: str = ""
+    remark: str = ""
 
 
 @dataclass(frozen=True)
@@ -183,9 +188,9 @@ def results(record: Record) -> list[Result]:
 
 def _result(table: str, contestant: str, cells: Sequence[Mapping[str, Any]]) -> Result:
     first = cells[0]
-    skipped, error = (
+    skipped, error, remark = (
         next((str(cell[kind]) for cell in cells if kind in cell), "")
-        for kind in ("skipped", "error")
+        for kind in ("skipped", "error", "remark")
     )
     absent = bool(skipped or error)
     measures = () if absent else tuple(m for m in MEASURES[first["task"]] if m in first)
@@ -199,15 +204,15 @@ def _result(table: str, contestant: str, cells: Sequence[Mapping[str, Any]]) -> 
         row_seconds=_mean(cells, "row_seconds"),
         skipped=skipped,
         error=error,
+        remark=remark,
     )
 
 
 def _mean(cells: Sequence[Mapping[str, Any]], name: str) -> float:
-    """Over seeds and folds; nan where it is not known."""
-    if any(name not in cell for cell in cells):
-        return math.nan
+    """Over seeds and folds; nan where none is known."""
     least = LOWEST_R2 if name == "r2" else -math.inf
-    return statistics.mean(max(least, float(value)) for cell in cells for value in cell[name])
+    values = [max(least, float(value)) for cell in cells for value in cell.get(name, ())]
+    return statistics.mean(values) if values else math.nan
 
 
 def field_of(

@@ -138,15 +138,22 @@ def each_table(found: Sequence[Result], task: Task, measure: str | None = None) 
 
 
 def absence_lines(found: Sequence[Result]) -> list[str]:
-    """Who has no score where, and why; rows and labels that were left out."""
+    """Who has no score where, and why; other conditions; rows and labels that were left out."""
     lines = []
-    for kind, verb in (("skipped", "stayed away from"), ("error", "failed on")):
+    for kind, verb in (("skipped", "stayed away from"), ("error", "failed on"), ("remark", "on")):
         groups: dict[tuple[str, str], list[str]] = {}
         for result in found:
             if reason := getattr(result, kind):
                 groups.setdefault((result.contestant, reason), []).append(result.table)
         for (name, reason), tables in groups.items():
             lines.append(f"- {name} {verb} {', '.join(tables)}: {reason}.")
+    for task in tasks_of(found):
+        inside = [result for result in found if result.task == task]
+        there = dict.fromkeys(result.table for result in inside)
+        for name in dict.fromkeys(result.contestant for result in inside):
+            met = {result.table for result in inside if result.contestant == name}
+            if missing := [table for table in there if table not in met]:
+                lines.append(f"- {name} was not measured on {', '.join(missing)}.")
     rare = {r.table: r for r in found if r.left_out}
     for table, result in rare.items():
         what = "labels" if result.task == "multi-label" else "rows of classes"

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from protopinv.bank import Bank
 from protopinv.errors import ModelFileError
-from protopinv.features import Clip, FeatureMap, Front, Squash, Stem
+from protopinv.features import Bent, Clip, FeatureMap, Front, Squash, Stem
 from protopinv.files import replacing
-from protopinv.network import ACTIVATIONS, Network
+from protopinv.network import ACTIVATIONS, Network, inputs_of, outputs_of
 from protopinv.plain import plain
 
 FORMAT = "protopinv"
@@ -180,13 +180,17 @@ def _check_header(header: Mapping[str, Any]) -> None:
 def _fault(model: SavedModel) -> str | None:
     """What does not fit, or None."""
     weights, bank = model.network.weights, model.bank
-    if not weights or any(W.ndim != 2 or W.dtype != torch.float64 for W in weights):
+    if not weights or any(W.dtype != torch.float64 for W in weights):
         return "the network has no layers in float64"
+    if any(W.ndim != 2 for W in (weights[0], weights[-1])) or any(
+        W.ndim not in (2, 3) or 0 in W.shape for W in weights
+    ):
+        return "the layers of the network are neither matrices nor blocks within"
     if any(tensor.ndim != 3 for tensor in (bank.inputs, *bank.hidden, bank.outputs)):
         return "the parts of the bank are not matrices for each member"
     if len({tensor.shape[:2] for tensor in (bank.inputs, *bank.hidden, bank.outputs)}) != 1:
         return "the parts of the bank differ in members or prototypes"
-    if any(a.shape[1] + 1 != b.shape[0] for a, b in pairwise(weights)):
+    if any(outputs_of(a) != inputs_of(b) for a, b in pairwise(weights)):
         return "the layers of the network do not follow each other"
     if model.network.activation not in ACTIVATIONS:
         return f"unknown activation {model.network.activation!r}"
@@ -196,7 +200,7 @@ def _fault(model: SavedModel) -> str | None:
         return "the feature map and the network differ in features"
     if model.front is not None and model.front.n_outputs != model.network.sizes[0]:
         return "what stands before the network and the network differ in features"
-    if isinstance(model.front, Squash) and (fault := model.front.fault()):
+    if isinstance(model.front, Bent) and (fault := model.front.fault()):
         return fault
     if model.feature_names is not None and len(model.feature_names) != model.n_features:
         return f"{len(model.feature_names)} feature names for {model.n_features} features"

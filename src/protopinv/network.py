@@ -95,20 +95,49 @@ def soft_labels(
     return Y if temperature == 0 else torch.softmax(Y / temperature, dim=-1)
 
 
-def affine(X: Float[Tensor, "n d"], W: Float[Tensor, "_ h"]) -> Float[Tensor, "n h"]:
+# The weights of a layer: a matrix whose first row are the biases, or several such blocks, each for
+# inputs and outputs of its own, that stand for a matrix with zeros elsewhere.
+Layer = Float[Tensor, "... _ _"]
+
+
+def inputs_of(W: Layer) -> int:
+    """How many numbers a layer is given."""
+    return (W.shape[-2] - 1) * (1 if W.ndim == 2 else len(W))
+
+
+def outputs_of(W: Layer) -> int:
+    """How many numbers a layer answers with."""
+    return W.shape[-1] * (1 if W.ndim == 2 else len(W))
+
+
+def dense(W: Layer) -> Float[Tensor, "_ _"]:
+    """One matrix, with the zeros that blocks leave out."""
+    if W.ndim == 2:
+        return W
+    return torch.cat([W[:, 0].reshape(1, -1), torch.block_diag(*W[:, 1:])])
+
+
+def affine(X: Float[Tensor, "n d"], W: Layer) -> Float[Tensor, "n h"]:
     """[1, x] W = x W[1:] + W[0] for every row."""
-    return torch.addmm(W[0], X, W[1:])
+    if W.ndim == 2:
+        return torch.addmm(W[0], X, W[1:])
+    parts = X.unflatten(1, (len(W), -1)).movedim(1, 0)
+    return torch.baddbmm(W[:, :1], parts, W[:, 1:]).movedim(0, 1).flatten(1)
 
 
-def affine_of_few(X: Float[Tensor, "n d"], W: Float[Tensor, "_ h"]) -> Float[Tensor, "n h"]:
+def affine_of_few(X: Float[Tensor, "n d"], W: Layer) -> Float[Tensor, "n h"]:
     """The same by NumPy, which is twice as fast for one row on a CPU; without a derivative."""
-    weights = W.numpy()
-    return torch.from_numpy(X.numpy() @ weights[1:] + weights[0])
+    rows, weights = X.numpy(), W.numpy()
+    if W.ndim == 2:
+        return torch.from_numpy(rows @ weights[1:] + weights[0])
+    parts = rows.reshape(len(rows), len(weights), -1).swapaxes(0, 1)
+    found = parts @ weights[:, 1:] + weights[:, :1]
+    return torch.from_numpy(found.swapaxes(0, 1).reshape(len(rows), -1))
 
 
 def propagate(
     X: Float[Tensor, "n d"],
-    weights: Sequence[Float[Tensor, "_ _"]],
+    weights: Sequence[Layer],
     activation: str,
     layer: Callable[[Tensor, Tensor], Tensor] = affine,
 ) -> Float[Tensor, "n k"]:
@@ -123,10 +152,10 @@ def propagate(
 class Network:
     """A plain feed-forward network on original features: what is left once training is over.
 
-    A network equals itself alone, so that it can be looked up.
+    Inner layers may be given as blocks. A network equals itself alone, so that it can be looked up.
     """
 
-    weights: tuple[Float[Tensor, "_ _"], ...]
+    weights: tuple[Layer, ...]
     activation: str
 
     @property
@@ -137,7 +166,7 @@ class Network:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Inputs, hidden widths, outputs."""
-        return (self.weights[0].shape[0] - 1, *(W.shape[1] for W in self.weights))
+        return (inputs_of(self.weights[0]), *map(outputs_of, self.weights))
 
     def to(self, device: torch.device | str) -> "Network":
         """The same network on another device."""
@@ -166,9 +195,9 @@ class Network:
         largest = torch.maximum(X.amax(0), -X.amin(0)).to(self.weights[0].dtype)
         error = torch.zeros_like(largest)
         for W in self.weights:
-            sizes = W.abs()
+            sizes = dense(W).abs()
             largest = sizes[0] + largest @ sizes[1:]
-            rounding = torch.finfo(torch.float32).eps * len(W) ** 0.5
+            rounding = torch.finfo(torch.float32).eps * W.shape[-2] ** 0.5
             error = error @ sizes[1:] + rounding * largest
             # no activation answers with more than it was given, or 1
             largest = largest.clamp_min(1)
@@ -187,17 +216,14 @@ class Network:
 def mean_network(networks: Sequence[Network]) -> Network:
     """One plain network whose outputs are the mean of those of all.
 
-    Hidden units stand side by side: first layers next to each other, inner ones as blocks on a
-    diagonal, last layers above each other and divided by their number.
+    Hidden units stand side by side: first layers next to each other, inner ones as blocks, last
+    layers above each other and divided by their number.
     """
     if len(networks) == 1:
         return networks[0]
     first, *inner, last = (
         list(layer) for layer in zip(*(n.weights for n in networks), strict=True)
     )
-    blocks = [
-        torch.cat([torch.cat([W[:1] for W in layer], 1), torch.block_diag(*(W[1:] for W in layer))])
-        for layer in inner
-    ]
+    blocks = [torch.stack(layer) for layer in inner]
     top = torch.cat([sum(W[:1] for W in last), *(W[1:] for W in last)]) / len(networks)
     return Network((torch.cat(first, 1), *blocks, top), networks[0].activation)

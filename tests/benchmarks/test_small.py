@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.tables import small
+from benchmarks.tables.shipped import ShippedPlan, measure_shipped, shipped_table
 from benchmarks.tables.small import SmallPlan, measure_small, small_tables
 from protopinv import ProtoPINVClassifier
 from protopinv.errors import ConfigError
@@ -36,3 +37,15 @@ def test_tables_without_classes_are_refused(tmp_path: Path) -> None:
     for name in ("moon", "diabetes"):
         with pytest.raises(ConfigError, match=f"tables must be some of breast_cancer.*Got {name}"):
             measure_small(SmallPlan(tables=(name,)), wheels=None, folder=tmp_path)
+
+
+def test_what_is_shipped_is_weighed_and_told(tmp_path: Path) -> None:
+    plan = ShippedPlan(tables=("iris",), quick=True)
+    record = measure_shipped(plan, folder=tmp_path)
+    cells = {key.split("/")[1]: cell for key, cell in record.cells.items()}
+    assert set(cells) == {"quick", "balanced", "best", "scikit-mlp"}
+    assert cells["scikit-mlp"]["numbers"] == 4 * 100 + 100 + 100 * 3 + 3 + 2 * 4
+    assert cells["quick"]["numbers"] < cells["best"]["numbers"]
+    assert all(0 < cell["row_seconds"] < cell["many_seconds"] for cell in cells.values())
+    text = "\n".join(shipped_table(record.content))
+    assert f"{cells['best']['numbers']:,}" in text

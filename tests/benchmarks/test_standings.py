@@ -18,7 +18,7 @@ from benchmarks.tables.standings import (
     signed_rank_p,
     standings,
 )
-from benchmarks.tables.text import contest_tables
+from benchmarks.tables.text import absence_lines, contest_tables
 
 NAMES = ("balanced", "scikit-mlp", "linear")
 # accuracies on three tables
@@ -164,6 +164,31 @@ def test_parts_are_read_as_one_contest_and_the_newest_counts(cells: dict[str, di
     assert len(found["cells"]) == 9
     assert found["cells"]["a/balanced/seed0"]["accuracy"] == [0.99, 0.99]
     assert contest_of(others[2:4], "development") is None
+
+
+def test_times_of_another_machine_are_not_compared(cells: dict[str, dict]) -> None:
+    here, there = ({"device": name, "threads": 1} for name in ("here", "there"))
+    ours = {key: cell for key, cell in cells.items() if "/balanced/" in key}
+    theirs = {key: cell for key, cell in cells.items() if "/balanced/" not in key}
+    parts = [record(ours, contestants=["balanced"]), record(theirs, contestants=list(NAMES[1:]))]
+    for part, machine in zip(parts, (here, there), strict=True):
+        part |= {"environment": machine, "name": f"contest-development-{machine['device']}-cpu"}
+    for clock, seconds in ((there, None), (here, 9.0)):
+        parts[1]["environment"] = clock
+        found = contest_of(parts, "development")
+        assert found is not None
+        field = field_of(results(found), "classification")
+        by_name = {standing.name: standing for standing in standings(field, "balanced")}
+        assert by_name["balanced"].seconds == 9.0
+        assert by_name["linear"].seconds == seconds
+        assert by_name["linear"].mean_rank is not None
+
+
+def test_what_is_missing_and_what_was_otherwise_is_told(cells: dict[str, dict]) -> None:
+    del cells["b/linear/seed0"]
+    cells["a/linear/seed0"]["remark"] = "trained on a GPU"
+    lines = absence_lines(results(record(cells)))
+    assert lines == ["- linear on a: trained on a GPU.", "- linear was not measured on b."]
 
 
 @pytest.fixture

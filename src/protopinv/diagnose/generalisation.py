@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from protopinv.diagnose.conditioning import Diagnosis
-from protopinv.network import Network
+from protopinv.network import Network, dense
 
 MARGIN_QUANTILE = 0.1
 
@@ -70,7 +70,7 @@ def measure_generalisation(
 ) -> Generalisation:
     """The gaps of a network, and everything that might have foretold them."""
     kappa, n = diagnosis.layers[0].condition, len(train.labels)
-    matrices = [W[1:].double() for W in network.weights]
+    matrices = [dense(W)[1:].double() for W in network.weights]
     spectral = math.prod(float(torch.linalg.matrix_norm(W, 2)) for W in matrices)
     margin = train.margin
     return Generalisation(
