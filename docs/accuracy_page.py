@@ -18,19 +18,21 @@ from protopinv.train.look import LOOK
 from protopinv.train.settle import (
     BATCH,
     BATCH_STEPS,
+    COMPONENTS,
     EFFORTS,
     EXACT_ROWS,
+    FEW_COLUMNS,
     FOLDS,
     FOLDS_LEAST_OF_A_GROUP,
     FOLDS_LEAST_ROWS,
     FOLDS_MOST_ROWS,
     FULL_BATCH_ROWS,
     LEAST_EPOCHS,
+    MOST_COLUMNS,
     MOST_PROTOTYPES,
     PLAIN,
     PROTOTYPES_OF_A_GROUP,
     SMOOTHING,
-    TABLE_FEATURES,
     WARM_UP_SHARE,
     DataShape,
     Kind,
@@ -83,9 +85,11 @@ RULES = """\
 - **Many classes**: at least {a_group} prototypes a class, up to {most_prototypes:,} in all.
 - **Imbalance**: prototypes are dealt evenly over the classes at the start, so the rarest has as
   many as the most common; the loss is left alone and probabilities stay honest.
-- **Columns of a table**: up to {table_features} features, columns with heavy tails are squashed by
-  asinh around their median before they are scaled, and a factor for every column is trained. Wider
-  rows get PCA and layers twice as wide. Images have one scale.
+- **Columns of a table**: columns with heavy tails are squashed by asinh around their median before
+  they are scaled, and a factor for every column is trained. From {few_columns} columns on layers
+  become wider, up to twice as wide. More than {most_columns:,} columns, or more than
+  {few_columns} and more than there are rows, are scaled and projected by PCA to {components} at
+  most instead. Images have one scale, PCA and layers twice as wide.
 - **Batches**: up to {full_rows:,} rows, all of them make one step; then about {batch:,} do, dealt
   evenly. There are {batch_steps} steps at most where batches begin, and their number grows with the
   square root of the rows; no fewer than {least_epochs} epochs are run. The warm-up takes
@@ -99,8 +103,8 @@ RULES = """\
 - **`effort="quick"`** tries one kind only, with {quick_prototypes:g} % of the prototypes and
   {quick_width:g} % of the width, for {quick:g} % of the epochs. **`effort="best"`** trains
   {best_members} banks instead of {members}, for {best:g} % of the epochs.
-- **Rows on a GPU**, if more than {full_rows:,} and of more than {table_features} features, are
-  bfloat16; solves and sums stay in float32.
+- **Rows on a GPU**, if more than {full_rows:,} and projected by PCA, are bfloat16; solves and sums
+  stay in float32.
 - **Up to {exact} rows** are trained on in float64.
 """
 SHOWN_ROWS = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
@@ -197,7 +201,9 @@ def rules_section(record: Record | None) -> list[str]:
     rules = RULES.format(
         a_group=PROTOTYPES_OF_A_GROUP,
         most_prototypes=MOST_PROTOTYPES,
-        table_features=TABLE_FEATURES,
+        few_columns=FEW_COLUMNS,
+        most_columns=MOST_COLUMNS,
+        components=COMPONENTS,
         full_rows=FULL_BATCH_ROWS,
         batch=BATCH,
         batch_steps=BATCH_STEPS,

@@ -154,13 +154,15 @@ def contest_of(
     newest = parts[-1]["plan"]
     parts = [part for part in parts if _same_folds(part["plan"], newest)]
     contestants = dict.fromkeys(name for part in parts for name in part["plan"]["contestants"])
-    clock = _clock(next((part for part in parts if REFERENCE in part["plan"]["contestants"]), {}))
+    ours = next((part for part in parts if REFERENCE in part["plan"]["contestants"]), parts[-1])
+    clock = _clock(ours)
     cells = {
         key: cell if _clock(part) == clock else _untimed(cell)
         for part in parts
         for key, cell in part["cells"].items()
     }
-    return {"plan": {**newest, "contestants": list(contestants)}, "cells": cells, "parts": parts}
+    plan = {**ours["plan"], "contestants": list(contestants)}
+    return {"plan": plan, "cells": cells, "parts": parts}
 
 
 def _clock(part: Record) -> tuple[Any, ...]:

@@ -11,10 +11,12 @@ from protopinv.errors import ConfigError
 from protopinv.train.config import AUTO, FIELDS, TrainConfig, offered_default
 from protopinv.train.settle import (
     BATCH,
+    COMPONENTS,
     EFFORTS,
+    FEW_COLUMNS,
     FOLDS_MOST_ROWS,
     FULL_BATCH_ROWS,
-    TABLE_FEATURES,
+    MOST_COLUMNS,
     DataShape,
     candidates,
     settle,
@@ -42,6 +44,7 @@ def test_what_is_given_stays(shape: DataShape):
         "ridge": (1.0, 2.0, 3.0),
         "max_epochs": 11,
         "batch_size": None,
+        "n_components": 7,
         "lr": 0.3,
         "warmup_epochs": 2,
         "early_stopping": True,
@@ -135,17 +138,40 @@ def test_folds_are_members_and_few_rows_are_exact():
 
 
 def test_tables_have_their_tails_squashed_and_images_one_scale():
-    shapes = (DataShape(100, TABLE_FEATURES, 2), DataShape(100, TABLE_FEATURES + 1, 2))
-    assert [settle(OFFERED, shape).scaling for shape in shapes] == ["squash", "feature"]
-    images = {**OFFERED, "image_shape": (8, 8)}
-    assert settle(images, shapes[0]).scaling == "global"
-    for given, shape in ((OFFERED, shapes[1]), (images, shapes[0])):
-        wide = settle(given, shape)
-        assert (wide.projection, wide.learn_scale) == ("pca", False)
-    few = settle({**OFFERED, "n_components": 3}, shapes[0])
-    assert (few.projection, few.learn_scale) == ("pca", False)
-    table = settle(OFFERED, shapes[0])
-    assert (table.projection, table.learn_scale) == ("none", True)
+    table, image = DataShape(100, 64, 2), {**OFFERED, "image_shape": (8, 8)}
+    assert [settle(given, table).scaling for given in (OFFERED, image)] == ["squash", "global"]
+    assert settle(image, table).projection == "pca"
+    few = settle({**OFFERED, "n_components": 3}, table)
+    assert (few.projection, few.learn_scale, few.n_components) == ("pca", False, 3)
+    wide = DataShape(60_000, 784, 10)
+    for asked in ({"n_components": 100}, {"projection": "pls"}):
+        assert settle({**OFFERED, **asked}, wide).scaling == "feature"
+    found = settle(OFFERED, table)
+    assert (found.projection, found.learn_scale) == ("none", True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "projected"),
+    [
+        (100, FEW_COLUMNS, False),
+        (FEW_COLUMNS, FEW_COLUMNS + 1, True),  # more columns than rows
+        (FEW_COLUMNS + 1, FEW_COLUMNS + 1, False),
+        (60_000, MOST_COLUMNS, False),
+        (60_000, MOST_COLUMNS + 1, True),
+    ],
+)
+def test_very_wide_rows_are_projected(rows: int, columns: int, projected: bool):
+    found = settle(OFFERED, DataShape(rows, columns, 2))
+    expected = ("pca", "feature", False) if projected else ("none", "squash", True)
+    assert (found.projection, found.scaling, found.learn_scale) == expected
+    assert found.n_components == COMPONENTS
+
+
+def test_layers_grow_with_the_columns_without_a_step():
+    widths = [settle(OFFERED, DataShape(1_000, d, 2)).widths[0] for d in range(280, 700, 10)]
+    assert widths == sorted(widths)
+    assert (widths[0], widths[-1]) == (64, 128)
+    assert max(after - before for before, after in pairwise(widths)) <= 16
 
 
 def test_copies_count_as_rows_for_batches():
@@ -221,8 +247,10 @@ def test_a_fitted_model_says_what_was_used_and_keeps_it_in_its_file(tmp_path):
 
 
 def test_many_wide_rows_are_bfloat16_where_that_is_fast():
-    images = DataShape(60_000, 784, n_groups=10, fast_bfloat16=True, on_gpu=True)
+    images = DataShape(60_000, 2_000, n_groups=10, fast_bfloat16=True, on_gpu=True)
     assert settle(OFFERED, images).row_dtype == "bfloat16"
+    projected = settle({**OFFERED, "n_components": 100}, replace(images, n_features=784))
+    assert projected.row_dtype == "bfloat16"
     others = ({"n_rows": 4_000}, {"n_features": 20}, {"fast_bfloat16": False}, {"on_gpu": False})
     for other in others:
         assert settle(OFFERED, replace(images, **other)).row_dtype == "same"

@@ -153,7 +153,8 @@ def _slope(z, ACTIVATION: tl.constexpr):
         return s * (1.0 - s)
 
 
-@triton.jit
+# Sizes of tables are all different: a kernel made for each would be compiled again and again.
+@triton.jit(do_not_specialize=["n", "k", "between"])
 def _forward(
     Z, W, Y, V, G, SUMS, n, h, k, between, scale, smoothing,
     K: tl.constexpr, R: tl.constexpr, C: tl.constexpr, ACTIVATION: tl.constexpr,
@@ -200,7 +201,7 @@ def _forward(
     tl.store(SUMS + (member * K + classes) * tl.num_programs(0) + tile, sums)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "k"])
 def _backward(
     Z, W, G, PARTS, n, h, k,
     K: tl.constexpr, R: tl.constexpr, C: tl.constexpr, ACTIVATION: tl.constexpr,
@@ -236,7 +237,7 @@ def _backward(
     tl.store(PARTS + in_parts, products, mask=columns[:, None] < h)
 
 
-@triton.jit(do_not_specialize=["tiles", "groups"])
+@triton.jit(do_not_specialize=["k", "between", "tiles", "groups"])
 def _finish(
     SUMS, PARTS, LOSS, DW, DZ, h, k, between, tiles, groups,
     ADD: tl.constexpr, K: tl.constexpr, C: tl.constexpr, T: tl.constexpr, G: tl.constexpr,

@@ -85,7 +85,9 @@ class TrainConfig:
         auto=True,
     )
     projection: Projection = _option("pca", "Projection before the network.", auto=True)
-    n_components: int | None = _option(400, "Projected features at most; None keeps all.")
+    n_components: int | None = _option(
+        400, "Projected features at most; None keeps all.", auto=True
+    )
     max_epochs: int = _option(250, "Passes over the training rows.", auto=True)
     batch_size: int | None = _option(
         None, "Rows a step at most; None takes all of them (full batch).", auto=True

@@ -73,8 +73,9 @@ EFFORTS: dict[str, Budget] = {
     "balanced": Budget((PLAIN, CURVED, SMOOTH, DEEP), FOLDS + 1),
     "best": Budget((PLAIN, CURVED, SMOOTH, DEEP), 2 * FOLDS + 1, epochs=1.6),
 }
-# Rows that wide are not a table with columns of a meaning each, but pixels, samples, counts.
-TABLE_FEATURES = 300
+# Wider rows, and wide ones that are fewer than their columns, are projected before the network.
+MOST_COLUMNS, FEW_COLUMNS = 1_000, 300
+COMPONENTS = 400
 # Images from this many pixels on a side on get a stem.
 STEM_SIDE = 16
 PROTOTYPES_OF_A_GROUP = 4
@@ -140,9 +141,9 @@ def folds_serve(n_rows: int, n_groups: int) -> bool:
     return least <= n_rows <= FOLDS_MOST_ROWS
 
 
-def growing(n_rows: int, *, least: float, most: float, at: int, power: float) -> float:
-    """``least`` up to so many rows, then with a power of them up to ``most``."""
-    return min(most, least * math.pow(max(1.0, n_rows / at), power))
+def growing(n: int, *, least: float, most: float, at: int, power: float) -> float:
+    """``least`` up to so many rows or columns, then with a power of them up to ``most``."""
+    return min(most, least * math.pow(max(1.0, n / at), power))
 
 
 def _effort(values: Values) -> Budget:
@@ -151,7 +152,18 @@ def _effort(values: Values) -> Budget:
 
 
 def _is_table(values: Values, shape: DataShape) -> bool:
-    return values["image_shape"] is None and shape.n_features <= TABLE_FEATURES
+    """Whether columns have a meaning of their own, so that the network should see them as such."""
+    d = shape.n_features
+    if values["image_shape"] is not None or d > MOST_COLUMNS:
+        return False
+    return d <= FEW_COLUMNS or (d <= shape.n_rows and not _is_projected(values, shape))
+
+
+def _is_projected(values: Values, shape: DataShape) -> bool:
+    """Whether a projection is asked for, by name or by how many features it may have."""
+    most = values["n_components"]
+    fewer = not is_auto(most) and most is not None and most < shape.n_features
+    return values["projection"] in ("pca", "pls") or (fewer and values["projection"] != "none")
 
 
 def _stem(values: Values, _: DataShape, __: Kind) -> str:
@@ -177,7 +189,11 @@ def _n_prototypes(values: Values, shape: DataShape, kind: Kind) -> int:
 
 def _hidden_sizes(values: Values, shape: DataShape, kind: Kind) -> tuple[int, ...]:
     width = growing(shape.n_rows, least=64, most=128, at=3_000, power=0.5)
-    width *= (1 if _is_table(values, shape) else 2) * _effort(values).width
+    width *= _effort(values).width
+    if values["image_shape"] is None:  # pixels that came as columns need as much as images
+        width *= growing(shape.n_features, least=1, most=2, at=FEW_COLUMNS, power=1)
+    else:
+        width *= 2
     return (16 * round(width / 16),) * kind.depth
 
 
@@ -192,9 +208,7 @@ def _scaling(values: Values, shape: DataShape, _: Kind) -> str:
 
 
 def _projection(values: Values, shape: DataShape, _: Kind) -> str:
-    most = values["n_components"]
-    asked_for = most is not None and most < shape.n_features
-    return "none" if _is_table(values, shape) and not asked_for else "pca"
+    return "none" if _is_table(values, shape) and not _is_projected(values, shape) else "pca"
 
 
 def _batch_size(values: Values, shape: DataShape, _: Kind) -> int | None:
@@ -260,6 +274,7 @@ _RULES: dict[str, Callable[[Values, DataShape, Kind], Any]] = {
     "ridge": _ridge,
     "scaling": _scaling,
     "projection": _projection,
+    "n_components": lambda _, __, ___: COMPONENTS,
     "learn_scale": lambda values, shape, _: (
         values["projection"] == "none" and _is_table(values, shape)
     ),
