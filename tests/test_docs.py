@@ -1,4 +1,4 @@
-"""The README's examples run, and say what they should."""
+"""The README's examples run, and say what they should; its figures are those of records."""
 
 import re
 import subprocess
@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from benchmarks.tables.standings import contest_of, field_of, results, standings
+from protopinv.bench.record import newest_records
 
 README = Path(__file__).parents[1] / "README.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
@@ -28,3 +31,30 @@ def test_an_example_in_the_readme_runs(number: int, tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stderr
     assert float(result.stdout) > list(LEAST.values())[number]
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ('`effort="quick"`', "quick"),
+        ('`effort="balanced"`', "balanced"),
+        ('`effort="best"`', "best"),
+        ("RealMLP-TD-S (pytabkit)", "realmlp"),
+        ("LightGBM", "lightgbm"),
+        ("scikit-learn's MLP, scaled", "scikit-mlp"),
+    ],
+)
+def test_figures_in_the_readme_are_those_of_the_records(title: str, name: str) -> None:
+    newest = newest_records(README.parent / "benchmarks" / "records")
+    record = contest_of(newest.values(), "confirmation")
+    assert record is not None
+    found = results(record)
+    fields = [field_of(found, task) for task in ("classification", "regression")]
+    classes, numbers = (
+        next(s for s in standings(field, "balanced") if s.name == name) for field in fields
+    )
+    times = [standing.seconds for standing in (classes, numbers)]
+    total = "" if None in times else f"{sum(times):,.0f} s"
+    cells = [title, f"{100 * classes.mean:.2f} %", f"{100 * numbers.mean:.1f} %", total]
+    shown = next(line for line in README.read_text().splitlines() if line.startswith(f"| {title}"))
+    assert [cell.strip() for cell in shown.strip("|").split("|")] == cells

@@ -14,4 +14,5 @@ SHAPE: Parameters = {
     "batch_size": None,
     "early_stopping": False,
     "scaling": "global",
+    "learn_scale": False,
 }
