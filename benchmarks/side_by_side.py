@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import torch
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, parallel_config
 
 Job = TypeVar("Job")
 Done = TypeVar("Done")
@@ -24,13 +24,21 @@ def side_by_side(
     if jobs == 1:
         done = ((place, function(job)) for place, job in enumerate(work))
     else:
-        beside = Parallel(
-            n_jobs=jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1
-        )
-        done = beside(delayed(_alone)(place, function, job) for place, job in enumerate(work))
+        done = _beside(function, jobs, work)
     for place, result in done:
         tell(work[place], result)
         yield place, result
+
+
+def _beside(
+    function: Callable[[Job], Done], jobs: int, work: Sequence[Job]
+) -> Iterator[tuple[int, Done]]:
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        processes = Parallel(
+            n_jobs=jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1
+        )
+        calls = (delayed(_alone)(place, function, job) for place, job in enumerate(work))
+        yield from processes(calls)
 
 
 def _alone(place: int, function: Callable[[Any], Done], job: Any) -> tuple[int, Done]:

@@ -103,8 +103,8 @@ RULES = """\
 - **`effort="quick"`** tries one kind only, with {quick_prototypes:g} % of the prototypes and
   {quick_width:g} % of the width, for {quick:g} % of the epochs. **`effort="best"`** trains
   {best_members} banks instead of {members}, for {best:g} % of the epochs.
-- **Rows on a GPU**, if more than {full_rows:,} and projected by PCA, are bfloat16; solves and sums
-  stay in float32.
+- **Rows on a GPU**, if more than {full_rows:,} and images or wider than a table, are bfloat16;
+  solves and sums stay in float32.
 - **Up to {exact} rows** are trained on in float64.
 """
 SHOWN_ROWS = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)

@@ -149,6 +149,7 @@ def test_a_mean_network_answers_with_the_mean(
     expected = torch.stack([network(X) for network in networks]).mean(0)
     torch.testing.assert_close(mean(X), expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(mean(X[:2]), expected[:2], rtol=1e-12, atol=1e-12)  # by NumPy
+    assert mean(X[:0]).shape == (0, 2)
     whole = Network(tuple(map(dense, mean.weights)), activation)
     assert whole.sizes == mean.sizes
     torch.testing.assert_close(whole(X), expected, rtol=1e-12, atol=1e-12)

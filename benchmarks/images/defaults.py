@@ -92,4 +92,4 @@ def defaults_table(record: Mapping[str, Any]) -> list[str]:
         ]
         for (dataset, effort), cells in groups.items()
     ]
-    return markdown(["data", "effort", "accuracy, %", "fit", "first fit in a process"], rows)
+    return markdown(["data", "effort", "accuracy, %", "fit", "first fit of its kind"], rows)

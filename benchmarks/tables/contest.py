@@ -82,6 +82,7 @@ class ContestPlan:
     def __post_init__(self) -> None:
         require_counts(self, "seeds", "jobs")
         require_some("contestants", self.contestants, tuple(CONTESTANTS))
+        require_some("device", (self.device,), ("cpu", "cuda"))
         if self.device != "cpu":
             require_some(f"contestants on {self.device}", self.contestants, OURS)
         require_some("half", (self.half,), HALVES)
@@ -135,10 +136,10 @@ def _in_turn(record: Record, plan: ContestPlan, loaders: Loaders, say: Say) -> N
 
 def _all_at_once(record: Record, plan: ContestPlan, loaders: Loaders, say: Say) -> None:
     """The largest tables first, so that no long fit is left for the end."""
-    tables = sorted((load() for load in loaders.values()), key=lambda table: -table.X.size)
+    tables = {name: load() for name, load in loaders.items()}
     bouts = {
-        f"{table.name}/{who}/seed{seed}": Bout(table, who, seed)
-        for table in tables
+        f"{name}/{who}/seed{seed}": Bout(table, who, seed)
+        for name, table in sorted(tables.items(), key=lambda item: -item[1].X.size)
         for who in plan.contestants
         for seed in range(plan.seeds)
     }

@@ -7,7 +7,7 @@ larger sample holds every smaller one. Sizes lie close together where rules of o
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -118,6 +118,7 @@ def learn(lesson: Lesson) -> Cell:
     train, test = order[: lesson.size], order[len(order) - test_rows(table) :]
     if table.task == "classification":  # a class that was never seen cannot be said
         test = test[np.isin(table.y[test], table.y[train])]
+        table = replace(table, y=np.searchsorted(np.unique(table.y[train]), table.y))
     with quiet():
         found = fit_and_score(table, model, train, test)
     return {"task": table.task, "rows": lesson.size, **found}

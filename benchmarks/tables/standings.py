@@ -60,15 +60,15 @@ class Result:
 class Field:
     """Some tables and all who met there; ``scores`` has a row a table, a column a contestant.
 
-    Higher is better in it, whatever the measure; who was absent has nan there. ``seconds`` are
-    those of a fit of every table together, ``row_seconds`` the mean of predicting a single row.
+    Higher is better in it, whatever the measure; who was absent has nan there. ``fit_seconds`` are
+    of the same shape, ``row_seconds`` the mean of predicting a single row.
     """
 
     measure: str
     tables: tuple[str, ...]
     contestants: tuple[str, ...]
     scores: NDArray[np.float64]
-    seconds: Mapping[str, float]
+    fit_seconds: NDArray[np.float64]
     row_seconds: Mapping[str, float]
 
     @property
@@ -79,6 +79,18 @@ class Field:
     def column(self, name: str) -> NDArray[np.float64]:
         """The scores of a contestant."""
         return self.scores[:, self.contestants.index(name)]
+
+    def seconds(self, name: str) -> float:
+        """Of a fit of every table together; nan if some are not known."""
+        return float(self.fit_seconds[:, self.contestants.index(name)].sum())
+
+    def times_of(self, name: str, against: str) -> tuple[float, int]:
+        """How many times as long as another's its fits take together, and on how many tables."""
+        mine, others = (self.fit_seconds[:, self.contestants.index(n)] for n in (name, against))
+        both = ~np.isnan(mine) & ~np.isnan(others)
+        if not both.any():
+            return math.nan, 0
+        return float(mine[both].sum() / others[both].sum()), int(both.sum())
 
     def ranks(self) -> dict[str, NDArray[np.float64]]:
         """The rank at every table of those who were at all: 1 is the best, who ties shares."""
@@ -104,9 +116,8 @@ class Field:
 class Standing:
     """A contestant in a field; no rank, mean or time if it was absent somewhere.
 
-    No time either if it was taken elsewhere than that of the reference.
-
-    Wins, level tables, losses and ``p`` are against the reference, at tables where both were.
+    Wins, level tables, losses and ``p`` are against the reference, at tables where both were, and
+    ``times`` is the ratio of their times at the ``n_timed`` tables where both are known.
     """
 
     name: str
@@ -118,6 +129,8 @@ class Standing:
     losses: int
     p: float | None
     seconds: float | None
+    times: float | None
+    n_timed: int
     row_seconds: float | None
 
 
@@ -154,7 +167,9 @@ def contest_of(
     newest = parts[-1]["plan"]
     parts = [part for part in parts if _same_folds(part["plan"], newest)]
     contestants = dict.fromkeys(name for part in parts for name in part["plan"]["contestants"])
-    ours = next((part for part in parts if REFERENCE in part["plan"]["contestants"]), parts[-1])
+    ours = next(
+        (part for part in reversed(parts) if REFERENCE in part["plan"]["contestants"]), parts[-1]
+    )
     clock = _clock(ours)
     cells = {
         key: cell if _clock(part) == clock else _untimed(cell)
@@ -167,8 +182,8 @@ def contest_of(
 
 def _clock(part: Record) -> tuple[Any, ...]:
     """On what times were taken."""
-    machine = part.get("environment", {})
-    return machine.get("device"), machine.get("threads"), part.get("plan", {}).get("jobs", 1)
+    machine, jobs = part.get("environment", {}), part["plan"].get("jobs", 1)
+    return machine.get("device"), machine.get("threads") if jobs == 1 else 1, jobs
 
 
 def _untimed(cell: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,12 +249,14 @@ def field_of(
         if any(measure in r.scores for r in inside if r.contestant == name)
     )
     scores = np.full((len(tables), len(names)), math.nan)
+    fit_seconds = scores.copy()
     failed = np.zeros(scores.shape, dtype=bool)
     sign = -1.0 if measure in LOWER_IS_BETTER else 1.0
     for result in inside:
         if result.contestant in names:
             place = tables.index(result.table), names.index(result.contestant)
             scores[place] = sign * result.scores.get(measure, math.nan)
+            fit_seconds[place] = result.fit_seconds
             failed[place] = bool(result.error)
     for row, lost in zip(scores, failed, strict=True):
         if lost.any() and not np.isnan(row).all():
@@ -250,7 +267,7 @@ def field_of(
         tables,
         names,
         scores,
-        {name: sum(r.fit_seconds for r in mine) for name, mine in scored.items()},
+        fit_seconds,
         {name: statistics.mean(r.row_seconds for r in mine) for name, mine in scored.items()},
     )
 
@@ -262,6 +279,7 @@ def standings(field: Field, against: str) -> list[Standing]:
     found = []
     for name in field.contestants:
         differences = _differences(field, name, against)
+        times, n_timed = field.times_of(name, against) if against in field.contestants else (0, 0)
         ranked = name in ranks and len(field.tables) > 0
         found.append(
             Standing(
@@ -273,7 +291,9 @@ def standings(field: Field, against: str) -> list[Standing]:
                 level=int((np.abs(differences) <= LEVEL).sum()),
                 losses=int((differences < -LEVEL).sum()),
                 p=None if name == against else signed_rank_p(differences),
-                seconds=_known(field.seconds[name]) if ranked else None,
+                seconds=_known(field.seconds(name)) if ranked else None,
+                times=times if n_timed else None,
+                n_timed=n_timed,
                 row_seconds=_known(field.row_seconds[name]) if ranked else None,
             )
         )

@@ -63,7 +63,8 @@ def reference_of(contestants: Sequence[str]) -> str:
 def standings_table(field: Field, against: str, *, timed: bool = True) -> list[str]:
     """Ranks, scores, who wins against the reference, and times.
 
-    Those are of one fit of every table together, and of predicting a single row.
+    Those are of one fit of every table together, against the reference where both were timed, and
+    of predicting a single row.
     """
     rows = []
     for standing in standings(field, against):
@@ -76,12 +77,13 @@ def standings_table(field: Field, against: str, *, timed: bool = True) -> list[s
                 _number(standing.mean, "{}", field.measure),
                 f"{standing.wins} / {standing.level} / {standing.losses}",
                 p,
-                *(_times(standing) if timed else []),
+                *(_times(standing, len(field.tables)) if timed else []),
             ]
         )
     header = ["", "mean rank", "normalised", f"mean {NAMES[field.measure]}"]
     header += [f"wins / level / losses to {against}", "p"]
-    return markdown([*header, *(["all fits", "a row"] if timed else [])], rows)
+    times = ["all fits", f"times {against}", "a row"]
+    return markdown([*header, *(times if timed else [])], rows)
 
 
 def difference_line(field: Field) -> str:
@@ -161,9 +163,12 @@ def absence_lines(found: Sequence[Result]) -> list[str]:
     return lines
 
 
-def _times(standing: Standing) -> list[str]:
+def _times(standing: Standing, n_tables: int) -> list[str]:
     row = "-" if standing.row_seconds is None else readable(standing.row_seconds)
-    return [_number(standing.seconds, "{:,.1f} s"), row]
+    times = _number(standing.times, "{:.2f}")
+    if 0 < standing.n_timed < n_tables:
+        times += f", {standing.n_timed} tables"
+    return [_number(standing.seconds, "{:,.1f} s"), times, row]
 
 
 def _score(result: Result | None, measure: str) -> str:

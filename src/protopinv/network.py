@@ -121,7 +121,7 @@ def affine(X: Float[Tensor, "n d"], W: Layer) -> Float[Tensor, "n h"]:
     """[1, x] W = x W[1:] + W[0] for every row."""
     if W.ndim == 2:
         return torch.addmm(W[0], X, W[1:])
-    parts = X.unflatten(1, (len(W), -1)).movedim(1, 0)
+    parts = X.unflatten(1, (len(W), W.shape[1] - 1)).movedim(1, 0)
     return torch.baddbmm(W[:, :1], parts, W[:, 1:]).movedim(0, 1).flatten(1)
 
 
@@ -130,9 +130,9 @@ def affine_of_few(X: Float[Tensor, "n d"], W: Layer) -> Float[Tensor, "n h"]:
     rows, weights = X.numpy(), W.numpy()
     if W.ndim == 2:
         return torch.from_numpy(rows @ weights[1:] + weights[0])
-    parts = rows.reshape(len(rows), len(weights), -1).swapaxes(0, 1)
+    parts = rows.reshape(len(rows), len(weights), weights.shape[1] - 1).swapaxes(0, 1)
     found = parts @ weights[:, 1:] + weights[:, :1]
-    return torch.from_numpy(found.swapaxes(0, 1).reshape(len(rows), -1))
+    return torch.from_numpy(found.swapaxes(0, 1).reshape(len(rows), outputs_of(W)))
 
 
 def propagate(
@@ -214,7 +214,7 @@ class Network:
 
 
 def mean_network(networks: Sequence[Network]) -> Network:
-    """One plain network whose outputs are the mean of those of all.
+    """One plain network whose outputs are the mean of those of all, which have no blocks yet.
 
     Hidden units stand side by side: first layers next to each other, inner ones as blocks, last
     layers above each other and divided by their number.

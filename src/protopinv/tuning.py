@@ -26,7 +26,7 @@ from protopinv.train.loop import EpochReport, Observer
 from protopinv.train.settle import FOLDS, FULL_BATCH_ROWS, folds_serve, is_auto
 
 # The number changes with the default space: an old study cannot go on in a new one.
-STUDY = "protopinv-3"
+STUDY = "protopinv-4"
 Estimator = ProtoPINVClassifier | ProtoPINVRegressor
 # Larger tables are scored on this share of their rows, small ones in folds.
 HELD_OUT = 0.2
@@ -73,8 +73,8 @@ def default_space(trial: Any, n_rows: int) -> dict[str, Any]:
         "max_epochs": trial.suggest_int(
             "max_epochs", *((25, 250) if small else (10, 60)), log=True
         ),
-        "batch_size": None if small else trial.suggest_categorical("batch", [256, 512, 1024]),
-        "lr": trial.suggest_float("lr", *((0.01, 0.15) if small else (0.005, 0.08)), log=True),
+        "batch_size": None if small else trial.suggest_categorical("batch", [512, 1024, 2048]),
+        "lr": trial.suggest_float("lr", 0.01, 0.15, log=True),
         "activation": trial.suggest_categorical("activation", ["relu", "silu", "gelu"]),
         "hidden_scale": trial.suggest_float("hidden_scale", 0.3, 1.5, log=True),
         "hidden_decay": trial.suggest_categorical("hidden_decay", [0.0, 0.1, 1.0]),

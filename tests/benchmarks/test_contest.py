@@ -87,7 +87,20 @@ def test_fits_beside_each_other_give_the_same_scores(tmp_path: Path) -> None:
         assert scored.items() <= beside.cells[key].items()
 
 
+def test_tables_made_to_be_imbalanced_keep_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = suite(None)["wine"]
+    monkeypatch.setattr(contest, "tables_of", lambda *_: {"imbalanced/wine": loader})
+    for jobs in (1, 2):
+        plan = ContestPlan(("linear",), seeds=1, jobs=jobs, imbalanced=True)
+        record = measure_contest(plan, wheels=None, folder=tmp_path / str(jobs))
+        assert list(record.cells) == ["imbalanced/wine/linear/seed0"]
+
+
 def test_only_ours_can_be_on_another_device() -> None:
+    with pytest.raises(ConfigError, match=r"device must be some of cpu, cuda\. Got cuda:1"):
+        ContestPlan(device="cuda:1")
     with pytest.raises(ConfigError, match="contestants on cuda must be some of quick"):
         ContestPlan(contestants=("balanced", "linear"), device="cuda")
     model = contestants.build("quick", "classification", several=False, seed=0, device="cuda")

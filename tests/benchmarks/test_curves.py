@@ -67,6 +67,9 @@ def test_a_class_that_no_row_had_is_not_asked_for(monkeypatch: pytest.MonkeyPatc
     y[np.random.default_rng(0).permutation(100)[80:]] = 1  # in the test rows only
     learn(Lesson(Table("made", "classification", np.zeros((100, 1)), y), "linear", 60, 0))
     assert len(asked[0][3]) == 0
+    learn(Lesson(Table("made", "classification", np.zeros((100, 1)), 5 + y), "linear", 60, 0))
+    table, _, train, _ = asked[1]
+    assert set(table.y[train]) == {0}  # probabilities have a column for each class that was seen
 
 
 def test_the_largest_step_down() -> None:
@@ -129,6 +132,9 @@ def _page(curves_page: Any) -> None:
     }
     part = {**head, "name": "contest-development-cuda", "plan": plan, "cells": cells}
     text = "\n".join(curves_page.gpu_section({part["name"]: part}))
-    assert text.index("| slow  | 900 x 2") < text.index("| quick | 900 x 2")
-    assert "2.5 s" in text
+    slow, quick = (next(x for x in text.splitlines() if f"| {n} " in x) for n in ("slow", "quick"))
+    assert text.index(slow) < text.index(quick)
+    assert "| 2.25 s" in slow  # without the first, which compiles
+    assert "| 9 s" in slow
+    assert quick.count("| 250 ms") == 2
     assert "huge" not in text

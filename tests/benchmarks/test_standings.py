@@ -182,6 +182,14 @@ def test_times_of_another_machine_are_not_compared(cells: dict[str, dict]) -> No
         assert by_name["balanced"].seconds == 9.0
         assert by_name["linear"].seconds == seconds
         assert by_name["linear"].mean_rank is not None
+        assert by_name["linear"].times == (None if seconds is None else 1.0)
+    again = {**parts[0], "date": "2027-01-01", "environment": there}
+    again["name"] = "contest-development-again-cpu"
+    found = contest_of([*parts, again], "development")  # the newest of ours sets the clock
+    assert found is not None
+    field = field_of(results(found), "classification")
+    times = {standing.name: standing.seconds for standing in standings(field, "balanced")}
+    assert times == {"balanced": 9.0, "scikit-mlp": None, "linear": None}
 
 
 def test_what_is_missing_and_what_was_otherwise_is_told(cells: dict[str, dict]) -> None:

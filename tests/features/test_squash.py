@@ -8,7 +8,7 @@ import torch
 
 import protopinv
 from protopinv import ConvStem, ProtoPINVClassifier
-from protopinv.errors import ConfigError, ModelFileError
+from protopinv.errors import ConfigError, DataError, ModelFileError
 from protopinv.features import Clip, Squash, fit_clip, fit_squash
 
 
@@ -106,6 +106,14 @@ def test_every_column_of_several_values_is_clipped():
     near = (clip.centre + 1e-3 * clip.width)[None]
     torch.testing.assert_close(clip.features(near)[0, :2], torch.full((2,), 1e-3).double())
     assert fit_clip(X[:, 2:]) is None
+
+
+@pytest.mark.parametrize("scaling", ["squash", "clip"])
+def test_numbers_too_large_to_be_scaled_are_refused_whatever_bends_them(scaling: str):
+    X, y = heavy_rows(60)
+    X[0, 0] = 1e200
+    with pytest.raises(DataError, match="small enough to be squared"):
+        ProtoPINVClassifier(n_prototypes=10, scaling=scaling, max_epochs=5).fit(X, y)
 
 
 def test_clipped_columns_are_kept_in_a_file(tmp_path: Path):

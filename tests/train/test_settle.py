@@ -167,6 +167,15 @@ def test_very_wide_rows_are_projected(rows: int, columns: int, projected: bool):
     assert found.n_components == COMPONENTS
 
 
+def test_estimators_leave_wide_rows_as_they_are():
+    """Their own defaults, not those of the command line."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(520, 500))
+    model = ProtoPINVClassifier(max_epochs=1, n_prototypes=4, hidden_sizes=4, effort="quick")
+    model.fit(X, X[:, 0] > 0)
+    assert (model.config_.projection, model.config_.learn_scale) == ("none", True)
+
+
 def test_layers_grow_with_the_columns_without_a_step():
     widths = [settle(OFFERED, DataShape(1_000, d, 2)).widths[0] for d in range(280, 700, 10)]
     assert widths == sorted(widths)

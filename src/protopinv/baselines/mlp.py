@@ -57,7 +57,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier, TrainingParameters):
         The hyperparameters as they were used: every "auto" settled.
     network_ : Network
         The plain network on original features, behind ``front_`` if there is one, in float64.
-    front_ : Stem, Squash or None
+    front_ : Stem, Squash, Clip or None
         What stands before the network and does not fold into it.
     features_ : FeatureMap
         Scaling and projection before the network, already folded into ``network_``.

@@ -25,7 +25,7 @@ class TrainingParameters:
     copies: ImageCopies | None = None
     scaling: str = AUTO
     projection: str = AUTO
-    n_components: int | None = TrainConfig.n_components
+    n_components: int | str | None = AUTO
     max_epochs: int | str = AUTO
     batch_size: int | str | None = AUTO
     optimizer: str = TrainConfig.optimizer

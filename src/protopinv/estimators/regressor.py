@@ -40,7 +40,7 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
         The hyperparameters as they were used: every "auto" settled.
     bank_ : Bank
         The trained prototypes of every member whose mean is predicted, members first.
-    front_ : Stem, Squash or None
+    front_ : Stem, Squash, Clip or None
         What stands before the network and does not fold into it.
     features_ : FeatureMap
         Scaling and projection before the network, already folded into ``network_``.

@@ -89,8 +89,9 @@ class Clip(Bent):
 
     def curve(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """Of a smooth clip."""
-        # hypot: the square of a huge number would be Inf
-        return Z / torch.hypot(torch.ones_like(Z), Z / LIMIT)
+        # the same beyond a million, where a square or a quotient might overflow
+        Z = Z.clamp(-1e6, 1e6)
+        return Z / (1 + (Z / LIMIT).square()).sqrt()
 
 
 def fit_squash(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = None) -> Squash | None:
@@ -98,50 +99,50 @@ def fit_squash(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = Non
 
     Columns of two values are left alone: bent or not, they are the same once they are scaled.
     """
-    share = _shares(X, weight)
-    mean, sd = _spread(X, share)
-    heavy = share @ ((X - mean) / sd).pow(4) > HEAVY_TAIL
-    described = _described(
-        X, share, heavy & _many_valued(X) & beyond_rounding(sd, mean, float(len(X)))
-    )
-    return None if described is None else Squash(*described)
+    spread = _Spread.of(X, weight)
+    heavy = spread.share @ ((X - spread.mean) / spread.sd).pow(4) > HEAVY_TAIL
+    chosen = heavy & spread.may_bend(X)
+    return Squash(chosen, *spread.place(X, chosen)) if bool(chosen.any()) else None
 
 
 def fit_clip(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = None) -> Clip | None:
     """The same for all columns of more than two values; None without any."""
-    share = _shares(X, weight)
-    mean, sd = _spread(X, share)
-    described = _described(X, share, _many_valued(X) & beyond_rounding(sd, mean, float(len(X))))
-    return None if described is None else Clip(*described)
+    spread = _Spread.of(X, weight)
+    chosen = spread.may_bend(X)
+    return Clip(chosen, *spread.place(X, chosen)) if bool(chosen.any()) else None
 
 
-def _shares(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None) -> Float[Tensor, " n"]:
-    mass = X.new_ones(len(X)) if weight is None else weight
-    return mass / mass.sum()
+@dataclass(frozen=True)
+class _Spread:
+    """The share of every row, mean and standard deviation of every column."""
 
+    share: Float[Tensor, " n"]
+    mean: Float[Tensor, " d"]
+    sd: Float[Tensor, " d"]
 
-def _spread(
-    X: Float[Tensor, "n d"], share: Float[Tensor, " n"]
-) -> tuple[Float[Tensor, " d"], Float[Tensor, " d"]]:
-    mean = share @ X
-    return mean, (share @ (X - mean).square()).sqrt()
+    @classmethod
+    def of(cls, X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None) -> "_Spread":
+        """Of rows that count more or less."""
+        mass = X.new_ones(len(X)) if weight is None else weight
+        share = mass / mass.sum()
+        mean = share @ X
+        return cls(share, mean, (share @ (X - mean).square()).sqrt())
 
+    def may_bend(self, X: Float[Tensor, "n d"]) -> Bool[Tensor, " d"]:
+        """Columns of more than two values, whose numbers are not too large to be squared."""
+        two_values = ((X.amin(0) == X) | (X.amax(0) == X)).all(0)
+        varies = beyond_rounding(self.sd, self.mean, float(len(X)))
+        return ~two_values & varies & self.sd.isfinite()
 
-def _many_valued(X: Float[Tensor, "n d"]) -> Bool[Tensor, " d"]:
-    return ~((X.amin(0) == X) | (X.amax(0) == X)).all(0)
-
-
-def _described(
-    X: Float[Tensor, "n d"], share: Float[Tensor, " n"], chosen: Bool[Tensor, " d"]
-) -> tuple[Tensor, Tensor, Tensor] | None:
-    """The chosen columns with their medians and widths; None if none is chosen."""
-    if not bool(chosen.any()):
-        return None
-    low, centre, high = weighted_quantiles(X, share, (0.25, 0.5, 0.75))
-    middle = (high - low) / MIDDLE_HALF
-    _, sd = _spread(X, share)
-    width = torch.where(middle > 1e-9 * sd, middle, sd)  # half of the values may be one and same
-    return chosen, centre, torch.where(chosen, width, 1.0)
+    def place(
+        self, X: Float[Tensor, "n d"], chosen: Bool[Tensor, " d"]
+    ) -> tuple[Float[Tensor, " d"], Float[Tensor, " d"]]:
+        """Medians, and widths of the chosen columns."""
+        low, centre, high = weighted_quantiles(X, self.share, (0.25, 0.5, 0.75))
+        middle = (high - low) / MIDDLE_HALF
+        # half of the values may be one and the same
+        width = torch.where(middle > 1e-9 * self.sd, middle, self.sd)
+        return centre, torch.where(chosen, width, 1.0)
 
 
 def weighted_quantiles(

@@ -23,7 +23,8 @@ def work_of(source: Source, config: TrainConfig) -> int:
     if config.batch_size is not None:
         rows = min(rows, config.batch_size)
     d = int(source.X.shape[1])
-    d = d if config.n_components is None else min(d, config.n_components)
+    if config.projection != "none" and config.n_components is not None:
+        d = min(d, config.n_components)
     sizes = (d, *config.widths, source.objective.n_outputs)
     through = sum(a * b for a, b in pairwise(sizes))
     p = config.n_prototypes
