@@ -9,7 +9,6 @@ from typing import Any
 
 from benchmarks.choices import require_some
 from benchmarks.paper.text import NAMES
-from benchmarks.tables.contestants import OURS
 from protopinv import ProtoPINVClassifier
 from protopinv.bench.markdown import markdown
 from protopinv.bench.plans import record_name, require_counts
@@ -18,6 +17,7 @@ from protopinv.bench.scores import percent
 from protopinv.bench.speed_tables import readable
 from protopinv.bench.tasks import DATASETS, Rows, load_task
 from protopinv.bench.timing import seconds
+from protopinv.train.settle import EFFORTS
 
 SIDE = 28
 
@@ -34,7 +34,7 @@ class DefaultsPlan:
     def __post_init__(self) -> None:
         require_counts(self, "seeds")
         require_some("datasets", self.datasets, DATASETS)
-        require_some("efforts", self.efforts, OURS)
+        require_some("efforts", self.efforts, tuple(EFFORTS))
 
 
 def measure_defaults(
