@@ -1,6 +1,7 @@
 """Numbers: units, several targets, outliers, and what scikit-learn's users expect."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,9 @@ from sklearn.datasets import load_diabetes
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
+import protopinv
 from protopinv import ProtoPINVRegressor, evaluate
-from protopinv.errors import DataError
+from protopinv.errors import DataError, NotLearnedWarning
 
 
 def quick(**options: object) -> ProtoPINVRegressor:
@@ -219,3 +221,37 @@ def test_targets_that_cannot_be_are_refused_and_the_model_stays(
         model.fit(X, y)
     np.testing.assert_array_equal(model.predict(X), before)
     assert vars(model) == attributes
+
+
+def far_from_all(X: np.ndarray) -> np.ndarray:
+    return np.vstack([X, 1e4 * X[:1], -1e4 * X[:1]])
+
+
+def test_a_row_far_from_all_others_is_not_given_any_number(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    Y = np.column_stack([X @ [1, 2, 3], 100 * X[:, 0] + 1000])
+    short = {"max_epochs": 30, "early_stopping": False, "random_state": 0, "device": "cpu"}
+    model = ProtoPINVRegressor(**short).fit(X, Y)
+    free = ProtoPINVRegressor(bounded=False, **short).fit(X, Y)
+    wide = 0.1 * np.ptp(Y, axis=0)
+    low, high = Y.min(axis=0) - wide, Y.max(axis=0) + wide
+    assert (np.abs(free.predict(far_from_all(X))) > 1e4).any()
+    expected = np.clip(free.predict(far_from_all(X)), low, high)
+    np.testing.assert_allclose(model.predict(far_from_all(X)), expected)
+    model.save(tmp_path / "m.safetensors")
+    again = protopinv.load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(again.predict(far_from_all(X)), model.predict(far_from_all(X)))
+
+
+def test_a_warm_start_remembers_the_range_of_earlier_rows() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 2))
+    short = {"max_epochs": 5, "early_stopping": False, "random_state": 0, "device": "cpu"}
+    model = ProtoPINVRegressor(warm_start=True, **short).fit(X, X[:, 0])
+    low, high = model.objective_.low, model.objective_.high
+    with pytest.warns(NotLearnedWarning):  # so far away, after so few epochs
+        model.fit(X, X[:, 0] + 100)
+    assert model.objective_.low == low
+    assert model.objective_.high > high
+    assert model.set_params(bounded=False).fit(X, X[:, 0]).objective_.low is None

@@ -88,6 +88,8 @@ SHARED_TEXT = {
     "random_state": "random_state : int, RandomState or None, default=None\n"
     "        The same value gives the same model on the same machine.",
     "verbose": "verbose : int, default=0\n        1 shows a progress bar on stderr.",
+    "bounded": "bounded : bool, default=True\n"
+    "        Predictions leave the range of y by no more than a tenth of it.",
     "warm_start": "warm_start : bool, default=False\n"
     "        Go on from the banks and the features of the last fit; epochs are not chosen in folds "
     "then.",

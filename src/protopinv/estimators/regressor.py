@@ -24,7 +24,8 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
 
     Adam trains prototype inputs, hidden targets and outputs; every weight matrix is the ridge
     regression from one to the next, solved anew at each step. Takes one target a row or several;
-    they are scaled inside, and predictions come in the units of ``y``.
+    they are scaled inside, and predictions come in the units of ``y``. They stay near the range of
+    ``y`` unless ``bounded`` is False; ``network_`` itself knows no bounds.
 
     Parameters
     ----------
@@ -54,6 +55,7 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
     """
 
     loss: str = TrainConfig.loss
+    bounded: bool = True
 
     def __sklearn_tags__(self) -> Tags:
         """Several targets a row are fine."""
@@ -75,6 +77,7 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
         if self.warm_start and known is not None and known.n_outputs == objective.n_outputs:
             # the banks there are speak in the units of the last fit
             objective = replace(known, loss=config.loss, is_column=objective.is_column)
+        objective = objective.bounded_by(numbers) if self.bounded else _unbounded(objective)
         scaling = (*objective.centre, *objective.spread, *objective.variance)
         if not (np.isfinite(scaling).all() and np.isfinite(objective.encode(numbers)).all()):
             raise DataError(
@@ -83,6 +86,10 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
             )
         checked = Checked(checked.X, numbers, checked.weight, checked.learned)
         return self._fit(checked, objective, config, observer)
+
+
+def _unbounded(objective: Numbers) -> Numbers:
+    return replace(objective, low=None, high=None)
 
 
 def _numbers(y: NDArray[Any]) -> NDArray[np.float64]:

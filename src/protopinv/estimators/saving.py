@@ -131,7 +131,14 @@ def _objective(kind: type[Objective], described: dict[str, Any]) -> Objective:
     centre, spread, variance = (
         tuple(map(float, described[name])) for name in ("centre", "spread", "variance")
     )
-    return Numbers(centre, spread, variance, bool(described["is_column"]), str(described["loss"]))
+    low, high = (
+        None if described.get(name) is None else tuple(map(float, described[name]))
+        for name in ("low", "high")
+    )
+    if any(bound is not None and len(bound) != len(centre) for bound in (low, high)):
+        raise ValueError("bounds for other targets")
+    is_column, loss = bool(described["is_column"]), str(described["loss"])
+    return Numbers(centre, spread, variance, is_column, loss, low, high)
 
 
 def _tupled(value: Any) -> Any:

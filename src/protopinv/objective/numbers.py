@@ -18,6 +18,8 @@ from protopinv.objective.objective import Judged, Objective, Outputs
 HUBER_FROM = 1.0
 # The spread of the middle half of a normal distribution, in standard deviations.
 MIDDLE_HALF = 1.349
+# Answers may leave the range of the targets by this share of it.
+BEYOND = 0.1
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,9 @@ class Numbers(Objective):
     """Targets are (y - centre) / spread, a column a target.
 
     ``variance`` is that of the scaled targets: 1, unless centre and spread are robust ones.
-    ``is_column`` remembers that y came as a plain list of numbers.
+    ``is_column`` remembers that y came as a plain list of numbers. Answers stay between ``low``
+    and ``high``, if these are given: a network goes on as a straight line where no row has been,
+    so a row far from all others could be given any number.
     """
 
     centre: tuple[float, ...]
@@ -33,6 +37,8 @@ class Numbers(Objective):
     variance: tuple[float, ...]
     is_column: bool = True
     loss: str = "squared"
+    low: tuple[float, ...] | None = None
+    high: tuple[float, ...] | None = None
 
     measure = "R2"
 
@@ -63,6 +69,16 @@ class Numbers(Objective):
         centres, spreads, variances = (tuple(v.tolist()) for v in (centre, spread, scaled))
         return cls(centres, spreads, variances, np.ndim(y) == 1, loss)
 
+    def bounded_by(self, y: NDArray[np.float64]) -> "Numbers":
+        """With answers near the range of these targets, or of those that bound it already."""
+        columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        low, high = columns.min(axis=0), columns.max(axis=0)
+        beyond = BEYOND * (high - low)
+        low, high = low - beyond, high + beyond
+        if self.low is not None and self.high is not None:
+            low, high = np.minimum(low, self.low), np.maximum(high, self.high)
+        return replace(self, low=tuple(low.tolist()), high=tuple(high.tolist()))
+
     @property
     def n_outputs(self) -> int:
         """One for each target."""
@@ -76,16 +92,20 @@ class Numbers(Objective):
 
     def decode(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
         """As y came: a list of numbers or a column for each target."""
+        if self.low is not None and self.high is not None:
+            outputs = np.clip(outputs, self.low, self.high)
         return outputs[:, 0] if self.is_column else outputs
 
     def describe(self) -> dict[str, Any]:
-        """The scaling, the loss, and whether there was one column."""
+        """The scaling, the loss, the bounds, and whether there was one column."""
         return {
             "centre": list(self.centre),
             "spread": list(self.spread),
             "variance": list(self.variance),
             "is_column": self.is_column,
             "loss": self.loss,
+            "low": None if self.low is None else list(self.low),
+            "high": None if self.high is None else list(self.high),
         }
 
     def under(self, knobs: Mapping[str, Any]) -> "Numbers":
