@@ -19,7 +19,7 @@ from protopinv.errors import ConfigError
 def test_defaults_are_measured_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "QUICK_ROWS", 500)
     tasks.load_task.cache_clear()
-    short = partial(ProtoPINVClassifier, max_epochs=15, stem="none", n_prototypes=40)
+    short = partial(ProtoPINVClassifier, max_epochs=15, stem=None, n_prototypes=40)
     monkeypatch.setattr(defaults, "ProtoPINVClassifier", short)
     plan = DefaultsPlan(("mnist",), ("quick",), quick=True)
     record = measure_defaults(plan, device="cpu", folder=tmp_path)

@@ -37,7 +37,7 @@ def test_every_hyperparameter_is_a_constructor_argument_with_the_same_default() 
     images = {*STEM, *COPIES}
     for estimator, own, others in (
         (ProtoPINVClassifier(), {"class_weight"}, {"loss"}),
-        (ProtoPINVRegressor(), set(), {"label_smoothing"}),
+        (ProtoPINVRegressor(), {"bounded"}, {"label_smoothing"}),
     ):
         params = estimator.get_params()
         fields = {*FIELDS} - images - others
