@@ -128,7 +128,10 @@ Curves = dict[str, dict[str, dict[int, list[float]]]]
 
 
 def curves_of(record: Mapping[str, Any], measure: str | None = None) -> Curves:
-    """By table, contestant and rows: a score for each seed. Tables without the measure are left."""
+    """By table, contestant and rows: a score for each seed. Tables without the measure are left.
+
+    Contestants come in the order of the plan, whatever was measured first.
+    """
     found: Curves = {}
     for key, cell in record["cells"].items():
         table, who, _, _ = key.split("/")
@@ -136,7 +139,11 @@ def curves_of(record: Mapping[str, Any], measure: str | None = None) -> Curves:
         if name in cell:
             by_rows = found.setdefault(table, {}).setdefault(who, {})
             by_rows.setdefault(cell["rows"], []).append(cell[name])
-    return found
+    order = record["plan"]["contestants"]
+    return {
+        table: {who: by_name[who] for who in order if who in by_name}
+        for table, by_name in found.items()
+    }
 
 
 def largest_step_down(curve: Mapping[int, Sequence[float]]) -> tuple[float, int]:

@@ -113,8 +113,10 @@ def _page(curves_page: Any) -> None:
         for who in ("quick", "linear")
         for size, score in scores.items()
     }
-    record = {**head, "name": "curves-cpu", "plan": {"seeds": 1}, "cells": cells}
+    plan = {"seeds": 1, "contestants": ["linear", "quick"]}
+    record = {**head, "name": "curves-cpu", "plan": plan, "cells": cells}
     lines, drawn = curves_page.curves_section(record)
+    assert list(curves_of(record)["t"]) == ["linear", "quick"]  # as planned, not as measured
     said = " ".join(lines)
     assert "6.00 points, of `quick` on t after 100 rows" in said
     assert drawn["curves.svg"].startswith(b"<?xml")
