@@ -12,7 +12,10 @@ from protopinv.cli.options import AsJson, Device
 from protopinv.cli.output import answer, say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from benchmarks.tables.suite import Half
+    from protopinv.bench.record import Record
 
 app = typer.Typer(
     help="Measure the paper's tables again, and more, and keep every number in a dated record.",
@@ -169,11 +172,7 @@ def defaults(
     plan = DefaultsPlan(listed(datasets), listed(efforts), seeds, quick)
     place = resolve_device(device).type
     record = measure_defaults(plan, device=place, folder=records, fresh=fresh, say=say)
-    say(f"record: {record.path}")
-    if as_json:
-        answer(record.content, as_json=True)
-        return
-    print("\n".join(defaults_table(record.content)))
+    _tell(record, defaults_table, as_json=as_json)
 
 
 Wheels = Annotated[
@@ -234,11 +233,7 @@ def contest(
         **chosen,
     )
     record = measure_contest(plan, wheels=wheels, folder=records, fresh=fresh, say=say)
-    say(f"record: {record.path}")
-    if as_json:
-        answer(record.content, as_json=True)
-        return
-    print("\n".join(contest_tables(record.content)))
+    _tell(record, contest_tables, as_json=as_json)
 
 
 @app.command()
@@ -262,11 +257,7 @@ def small(
     some = () if names == "all" else listed(names)
     plan = SmallPlan(tables=some, repeats=repeats, quick=quick)
     record = measure_small(plan, wheels=wheels, folder=records, fresh=fresh, say=say)
-    say(f"record: {record.path}")
-    if as_json:
-        answer(record.content, as_json=True)
-        return
-    print("\n".join(small_tables(record.content)))
+    _tell(record, small_tables, as_json=as_json)
 
 
 @app.command()
@@ -280,11 +271,7 @@ def shipped(
     from benchmarks.tables.shipped import ShippedPlan, measure_shipped, shipped_table
 
     record = measure_shipped(ShippedPlan(quick=quick), folder=records, fresh=fresh, say=say)
-    say(f"record: {record.path}")
-    if as_json:
-        answer(record.content, as_json=True)
-        return
-    print("\n".join(shipped_table(record.content)))
+    _tell(record, shipped_table, as_json=as_json)
 
 
 @app.command()
@@ -314,11 +301,18 @@ def curves(
         chosen["tables"] = listed(names)
     plan = CurvePlan(seeds=seeds, jobs=jobs, quick=quick, **chosen)
     record = measure_curves(plan, wheels=wheels, folder=records, fresh=fresh, say=say)
+    _tell(record, curve_tables, as_json=as_json)
+
+
+def _tell(
+    record: "Record", told: "Callable[[Mapping[str, Any]], list[str]]", *, as_json: bool
+) -> None:
+    """Where the record is, and what it says: as JSON, or in tables."""
     say(f"record: {record.path}")
     if as_json:
         answer(record.content, as_json=True)
-        return
-    print("\n".join(curve_tables(record.content)))
+    else:
+        print("\n".join(told(record.content)))
 
 
 def main() -> None:
