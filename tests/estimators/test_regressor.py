@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import protopinv
 from protopinv import ProtoPINVRegressor, evaluate
-from protopinv.errors import DataError, NotLearnedWarning
+from protopinv.errors import ConfigError, DataError, NotLearnedWarning
 
 
 def quick(**options: object) -> ProtoPINVRegressor:
@@ -242,6 +242,11 @@ def test_a_row_far_from_all_others_is_not_given_any_number(tmp_path: Path) -> No
     model.save(tmp_path / "m.safetensors")
     again = protopinv.load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(again.predict(far_from_all(X)), model.predict(far_from_all(X)))
+
+
+def test_bounds_are_asked_for_or_not() -> None:
+    with pytest.raises(ConfigError, match=r"bounded must be True or False\. Got 'perhaps'"):
+        ProtoPINVRegressor(bounded="perhaps").fit(np.eye(3), np.arange(3.0))
 
 
 def test_a_warm_start_remembers_the_range_of_earlier_rows() -> None:

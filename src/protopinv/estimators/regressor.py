@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
-from protopinv.errors import DataError
+from protopinv.errors import ConfigError, DataError
 from protopinv.estimators.door import Checked
 from protopinv.estimators.fitting import ProtoPINV
 from protopinv.estimators.parameters import as_estimator, documented
@@ -70,6 +70,11 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
 
         ``observer`` is shown every epoch's report; if it returns True, training ends there.
         """
+        if not isinstance(self.bounded, bool | np.bool_):
+            raise ConfigError(
+                f"bounded must be True or False. Got {self.bounded!r}. Change it, or leave it at "
+                "True."
+            )
         config, checked = self._prepared(X, y, sample_weight)
         numbers = _numbers(checked.y)
         objective = Numbers.of(numbers, checked.weight, config.loss)
