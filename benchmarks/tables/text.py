@@ -142,13 +142,15 @@ def each_table(found: Sequence[Result], task: Task, measure: str | None = None) 
 def absence_lines(found: Sequence[Result]) -> list[str]:
     """Who has no score where, and why; other conditions; rows and labels that were left out."""
     lines = []
+    n_tables = len({result.table for result in found})
     for kind, verb in (("skipped", "stayed away from"), ("error", "failed on"), ("remark", "on")):
         groups: dict[tuple[str, str], list[str]] = {}
         for result in found:
             if reason := getattr(result, kind):
                 groups.setdefault((result.contestant, reason), []).append(result.table)
         for (name, reason), tables in groups.items():
-            lines.append(f"- {name} {verb} {', '.join(tables)}: {reason}.")
+            where = ", ".join(tables) if len(tables) < n_tables else "all tables"
+            lines.append(f"- {name} {verb} {where}: {reason}.")
     for task in tasks_of(found):
         inside = [result for result in found if result.task == task]
         there = dict.fromkeys(result.table for result in inside)
