@@ -1,0 +1,21 @@
+"""Rows that need not fit in memory: one protocol, whatever they lie in."""
+
+from protopinv.shards.arrays import ArrayRows, BatchRows, SparseRows
+from protopinv.shards.arrow import ArrowRows
+from protopinv.shards.opening import open_rows
+from protopinv.shards.prefetch import ahead
+from protopinv.shards.source import Block, Piece, RowSource, file_keys, keys_of
+
+__all__ = [
+    "ArrayRows",
+    "ArrowRows",
+    "BatchRows",
+    "Block",
+    "Piece",
+    "RowSource",
+    "SparseRows",
+    "ahead",
+    "file_keys",
+    "keys_of",
+    "open_rows",
+]

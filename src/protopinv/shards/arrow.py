@@ -1,0 +1,429 @@
+"""Parquet, Arrow and CSV files, read by pyarrow a row group or a stretch of rows at a time."""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protopinv.errors import DataError
+from protopinv.optional import require
+from protopinv.shards.arrays import digest
+from protopinv.shards.source import IN_MEMORY_BYTES, Block, Piece, RowSource, Wanted, placed
+
+SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".csv": "csv",
+}
+# A CSV file has no row groups: it is cut where so many bytes have been read.
+CSV_BLOCK_BYTES = 2**24
+# Rows are taken from a file about so many at a time, whatever is asked for.
+LEAST_ROWS = 1_024
+
+
+class ArrowRows(RowSource):
+    """The rows of some files, all with the same columns.
+
+    ``targets`` and ``weight`` name columns; ``features`` are all others, unless they are named.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[Path],
+        targets: Sequence[str],
+        *,
+        features: Sequence[str] | None = None,
+        drop: Sequence[str] = (),
+        weight: str | None = None,
+        root: Path | None = None,
+        memory: int = IN_MEMORY_BYTES,
+    ) -> None:
+        require("pyarrow", extra="stream", why="Reading rows that need not fit in memory")
+        self._files = {_name(path, root): _opened(path) for path in files}
+        # a file without rows may not know its types
+        full = [item for item in self._files.items() if any(n for _, n in item[1].blocks())]
+        first_name, first = next(iter(full or self._files.items()))
+        self._check_columns(first.columns, targets, "The target must be a column", first_name)
+        named = [] if weight is None else [weight]
+        self._check_columns(first.columns, named, "The weight must be a column", first_name)
+        self._check_columns(first.columns, drop, "A column to drop must be there", first_name)
+        taken = {*targets, *named, *drop}
+        self._features = [name for name in first.columns if name not in taken]
+        if features is not None:
+            self._features = list(features)
+            rule = "Every feature must be a column"
+            self._check_columns(first.columns, self._features, rule, first_name)
+        if not self._features:
+            raise DataError(
+                f"Rows must have at least one feature. {first_name} has none beside the target. "
+                "Check its columns."
+            )
+        self._targets, self._weight = list(targets), weight
+        self.names = tuple(self._features)
+        self.n_features = len(self._features)
+        self.is_column = len(targets) == 1
+        self.memory = memory
+        self._check_types(first_name, first)
+        self.blocks = placed(
+            [
+                Block(name, number, n_rows, start)
+                for name, file in self._files.items()
+                for number, (start, n_rows) in enumerate(file.blocks())
+            ]
+        )
+        self.n_bytes = sum(file.n_bytes for file in self._files.values())
+
+    def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
+        """Some rows of a block at a time."""
+        columns = [*self._targets, *([] if self._weight is None else [self._weight])]
+        if wanted.features:
+            columns = [*self._features, *columns]
+        rows, done = max(LEAST_ROWS, wanted.rows), 0
+        try:
+            for batch in self._files[block.file].read(block, columns, rows):
+                yield self._piece(block, batch, done, wanted)
+                done += batch.num_rows
+        except (OSError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise _unreadable(block.file, error) from error
+        if done != block.n_rows:
+            raise DataError(
+                f"A file must stay as it is while it is read. {block.file} had {block.n_rows} rows "
+                f"in part {block.number} and now has {done}. Start again when it is written whole."
+            )
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Names, lengths and sizes of all files, and what each says of itself."""
+        files = {
+            name: [sum(n for _, n in file.blocks()), file.n_bytes, file.digest()]
+            for name, file in self._files.items()
+        }
+        return {
+            "rows": self.n_rows,
+            "features": list(self._features),
+            "targets": list(self._targets),
+            "weight": self._weight,
+            "files": files,
+        }
+
+    def _piece(self, block: Block, batch: Any, done: int, wanted: Wanted) -> Piece:
+        place = _Place(block, done)
+        columns = [self._targets[0]] if self.is_column else self._targets
+        parts = [
+            _labels(batch.column(name), name, place)
+            if self.is_column
+            else _numbers(batch.column(name), name, place, "Several targets must be numbers")
+            for name in columns
+        ]
+        y = parts[0] if self.is_column else np.column_stack(parts)
+        weight = None
+        if self._weight is not None:
+            rule = "Weights must be numbers"
+            weight = _numbers(batch.column(self._weight), self._weight, place, rule)
+            weight = weight.astype(np.float64)
+        X = np.empty((batch.num_rows, 0))
+        if wanted.features:
+            X = self._matrix(batch, place)
+        return Piece(X, y, weight, done)
+
+    def _matrix(self, batch: Any, place: "_Place") -> NDArray[Any]:
+        columns = [
+            _numbers(batch.column(name), name, place, "Features must be numbers")
+            for name in self._features
+        ]
+        dtype = np.result_type(*{column.dtype for column in columns})
+        X = np.empty((batch.num_rows, len(columns)), dtype)
+        for number, column in enumerate(columns):
+            X[:, number] = column
+        return X
+
+    def _check_columns(
+        self, there: Sequence[str], names: Sequence[str], rule: str, file: str
+    ) -> None:
+        missing = [name for name in names if name not in there]
+        if not missing:
+            return
+        close = difflib.get_close_matches(missing[0], there, n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else "Check the spelling."
+        few = ", ".join(map(repr, there[:8])) + (", ..." if len(there) > 8 else "")
+        raise DataError(f"{rule}. {file} has no {missing[0]!r}; it has {few}. {hint}")
+
+    def _check_types(self, first_name: str, first: "_File") -> None:
+        """Every file must have the columns of the first, of the same kinds."""
+        names = [*self._features, *self._targets, *([self._weight] if self._weight else [])]
+        kinds = {name: first.kind(name) for name in names}
+        for name, file in self._files.items():
+            self._check_columns(file.columns, names, "All files must have the same columns", name)
+            has_rows = any(n for _, n in file.blocks())
+            for column, kind in kinds.items():
+                if has_rows and file.kind(column) != kind:
+                    raise DataError(
+                        f"All files must have the same columns. {column!r} is {kind} in "
+                        f"{first_name} and {file.kind(column)} in {name}. Convert one of them."
+                    )
+
+
+class _Place:
+    """Where rows are, for messages; rows are counted from 1, as people count."""
+
+    def __init__(self, block: Block, done: int) -> None:
+        self.file = block.file
+        self._first = block.first + done
+
+    def row(self, number: int) -> str:
+        return f"{self._first + number + 1:,}"
+
+
+def _labels(column: Any, name: str, place: _Place) -> NDArray[Any]:
+    """Targets as numpy has them; text is kept as text."""
+    import pyarrow as pa
+
+    if column.null_count:
+        row = place.row(column.is_null().to_numpy(zero_copy_only=False).argmax())
+        raise DataError(
+            f"Every row needs a target. Column {name!r} of {place.file} is empty in row {row}. "
+            "Fill it or drop the row."
+        )
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    labels: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return labels
+
+
+def _numbers(column: Any, name: str, place: _Place, rule: str) -> NDArray[Any]:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise DataError(
+            f"{rule}. Column {name!r} of {place.file} holds {kind} values such as "
+            f"{column[0].as_py()!r}. Encode it as numbers, or leave it out (--drop)."
+        )
+    if column.null_count:
+        row = place.row(column.is_null().to_numpy(zero_copy_only=False).argmax())
+        raise DataError(
+            f"{rule.removesuffix('numbers')}finite numbers. Column {name!r} of {place.file} is "
+            f"empty in row {row}. Fill the gap or drop the row."
+        )
+    numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return numbers.astype(np.float32) if numbers.dtype == np.float16 else numbers
+
+
+def _name(path: Path, root: Path | None) -> str:
+    return str(path if root is None else path.relative_to(root))
+
+
+def _opened(path: Path) -> "_File":
+    kind = SUFFIXES.get(path.suffix.lower())
+    if kind is None:
+        raise DataError(
+            f"Rows must be in {', '.join(SUFFIXES)} files. Got {path.name}. Convert or rename it."
+        )
+    if path.stat().st_size == 0:
+        raise DataError(
+            f"A file of rows must not be empty. {path} has no bytes. Remove it, or write it again."
+        )
+    try:
+        return {"parquet": _Parquet, "arrow": _Arrow, "csv": _Csv}[kind](path)
+    except (OSError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise _unreadable(str(path), error) from error
+
+
+def _unreadable(file: str, error: Exception) -> DataError:
+    reason = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
+    return DataError(
+        f"Every file of rows must be readable. {file} is not ({reason}). Check that it is whole."
+    )
+
+
+class _File:
+    """One file: its columns, where its blocks begin, and record batches of a block."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.n_bytes = path.stat().st_size
+        self._schema: Any = None
+
+    @property
+    def columns(self) -> list[str]:
+        names: list[str] = self._schema.names
+        return names
+
+    def kind(self, column: str) -> str:
+        """The type of a column; text is text, however it is stored."""
+        import pyarrow as pa
+
+        kind = self._schema.field(column).type
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+            return "string"
+        return str(kind)
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """First row and length of each."""
+        raise NotImplementedError
+
+    def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        """Record batches of a block."""
+        raise NotImplementedError
+
+    def digest(self) -> str:
+        """What the file says of itself: its end, where formats keep their table of contents."""
+        with self.path.open("rb") as file:
+            file.seek(max(0, self.n_bytes - 2**16))
+            return digest(file.read())
+
+
+class _Parquet(_File):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(path) as file:
+            self._schema = file.schema_arrow
+            groups = file.metadata
+            lengths = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
+        self._blocks = _counted(lengths)
+
+    def blocks(self) -> list[tuple[int, int]]:
+        return self._blocks
+
+    def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        import pyarrow.parquet as pq
+
+        # opened anew for every block: a thread of its own reads it, and many files stay closed
+        with pq.ParquetFile(self.path, pre_buffer=False) as file:
+            yield from file.iter_batches(
+                batch_size=rows, row_groups=[block.number], columns=list(columns), use_threads=False
+            )
+
+
+class _Arrow(_File):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        import pyarrow as pa
+
+        with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as file:
+            self._schema = file.schema
+            lengths = [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
+        self._blocks = _counted(lengths)
+
+    def blocks(self) -> list[tuple[int, int]]:
+        return self._blocks
+
+    def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        import pyarrow as pa
+
+        with pa.memory_map(str(self.path)) as mapped, pa.ipc.open_file(mapped) as file:
+            batch = file.get_batch(block.number).select(list(columns))
+            for start in range(0, batch.num_rows, rows):
+                yield batch.slice(start, rows)
+
+
+class _Csv(_File):
+    """Cut into stretches of bytes that begin and end between lines; types are those of all rows.
+
+    One pass finds the lines and the types. A line break inside quotes is not allowed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        import pyarrow as pa
+        from pyarrow import csv
+
+        self._cuts, lengths = _lines(path)
+        with path.open("rb") as file:
+            self._header = file.readline()
+        kinds: dict[str, Any] = {}
+        for start, end in self._cuts or [(0, 0)]:  # the header alone has names
+            table = csv.read_csv(pa.py_buffer(self._header + _bytes(path, start, end)))
+            for field in table.schema:
+                before = kinds.get(field.name, field.type)
+                kinds[field.name] = _common(before, field.type)
+        self._schema = pa.schema(list(kinds.items()))
+        self._blocks = _counted(lengths)
+
+    def blocks(self) -> list[tuple[int, int]]:
+        return self._blocks
+
+    def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyarrow import csv
+
+        text = self._header + _bytes(self.path, *self._cuts[block.number])
+        table = csv.read_csv(
+            pa.py_buffer(text),
+            read_options=csv.ReadOptions(use_threads=False),
+            convert_options=csv.ConvertOptions(
+                include_columns=list(columns), column_types=self._schema
+            ),
+        )
+        yield from table.combine_chunks().to_batches(max_chunksize=rows)
+
+    def digest(self) -> str:
+        return digest(
+            *(_bytes(self.path, start, min(end, start + 4096)) for start, end in self._cuts)
+        )
+
+
+def _counted(lengths: Sequence[int]) -> list[tuple[int, int]]:
+    starts = np.cumsum([0, *lengths])
+    return [(int(start), n) for start, n in zip(starts, lengths, strict=False)]
+
+
+def _common(one: Any, other: Any) -> Any:
+    """The type that holds both: numbers in one stretch and gaps or fractions in another."""
+    import pyarrow as pa
+
+    if one == other or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    numbers = (pa.types.is_integer, pa.types.is_floating)
+    if any(is_(one) for is_ in numbers) and any(is_(other) for is_ in numbers):
+        return pa.float64()
+    return pa.string()
+
+
+def _lines(path: Path) -> tuple[list[tuple[int, int]], list[int]]:
+    """Stretches of whole lines behind the header, and how many lines each has."""
+    cuts: list[tuple[int, int]] = []
+    lengths: list[int] = []
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.readline()
+        start = file.tell()
+        while start < size:
+            file.seek(min(size, start + CSV_BLOCK_BYTES))
+            file.readline()
+            end = file.tell()
+            text = _bytes(path, start, end)
+            lines = (
+                [line for line in text.split(b"\n") if line.strip()] if b"\n\n" in text else None
+            )
+            n = len(lines) if lines is not None else text.count(b"\n") + (text[-1:] != b"\n")
+            cuts.append((start, end))
+            lengths.append(n)
+            start = end
+    return cuts, lengths
+
+
+def _bytes(path: Path, start: int, end: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(end - start)
