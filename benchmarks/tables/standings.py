@@ -167,9 +167,8 @@ def contest_of(
     newest = parts[-1]["plan"]
     parts = [part for part in parts if _same_folds(part["plan"], newest)]
     contestants = dict.fromkeys(name for part in parts for name in part["plan"]["contestants"])
-    ours = next(
-        (part for part in reversed(parts) if REFERENCE in part["plan"]["contestants"]), parts[-1]
-    )
+    with_reference = [part for part in reversed(parts) if REFERENCE in part["plan"]["contestants"]]
+    ours = max(with_reference or parts[-1:], key=lambda part: len(part["cells"]))
     clock = _clock(ours)
     cells = {
         key: cell if _clock(part) == clock else _untimed(cell)

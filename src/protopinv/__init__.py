@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from protopinv.features import FeatureMap
     from protopinv.network import Network
+    from protopinv.shards import ArrayRows, BatchRows, RowSource, open_rows
     from protopinv.solve import ridge_solve, solve_layers
     from protopinv.train.config import TrainConfig
     from protopinv.train.history import History
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 # Public names are imported when they are first used, so that the command line starts quickly.
 _HOME = {
+    "ArrayRows": "protopinv.shards",
     "Bank": "protopinv.bank",
+    "BatchRows": "protopinv.shards",
     "ConvStem": "protopinv.estimators",
     "Evaluation": "protopinv.estimators",
     "FeatureMap": "protopinv.features",
@@ -37,17 +40,21 @@ _HOME = {
     "NumberEvaluation": "protopinv.estimators",
     "ProtoPINVClassifier": "protopinv.estimators",
     "ProtoPINVRegressor": "protopinv.estimators",
+    "RowSource": "protopinv.shards",
     "TrainConfig": "protopinv.train.config",
     "Tuned": "protopinv.tuning",
     "evaluate": "protopinv.estimators",
     "load": "protopinv.estimators",
+    "open_rows": "protopinv.shards",
     "ridge_solve": "protopinv.solve",
     "solve_layers": "protopinv.solve",
     "tune": "protopinv.tuning",
 }
 
 __all__ = [
+    "ArrayRows",
     "Bank",
+    "BatchRows",
     "ConvStem",
     "Evaluation",
     "FeatureMap",
@@ -58,11 +65,13 @@ __all__ = [
     "NumberEvaluation",
     "ProtoPINVClassifier",
     "ProtoPINVRegressor",
+    "RowSource",
     "TrainConfig",
     "Tuned",
     "__version__",
     "evaluate",
     "load",
+    "open_rows",
     "ridge_solve",
     "solve_layers",
     "tune",

@@ -33,6 +33,14 @@ class TrainingError(ProtoPINVError, RuntimeError):
     """Training could not be kept finite by any fallback."""
 
 
+class CheckpointError(ProtoPINVError, ValueError):
+    """A checkpoint is missing, damaged, or of other rows or another configuration."""
+
+
+class RankError(ProtoPINVError, RuntimeError):
+    """A process of a job was lost, or the ranks of a job disagree."""
+
+
 class InterruptedWarning(UserWarning):
     """Training was stopped by Ctrl-C; the best so far was kept."""
 
@@ -43,6 +51,10 @@ class GuardWarning(UserWarning):
 
 class NotLearnedWarning(UserWarning):
     """Training went through, but the network fits its rows no better than a constant."""
+
+
+class CheckpointWarning(UserWarning):
+    """The last checkpoint was damaged; training went on from the one before."""
 
 
 class SlowRowsWarning(UserWarning):

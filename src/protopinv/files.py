@@ -104,6 +104,14 @@ def is_file(path: Path) -> bool:
         return False
 
 
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder, as far as the system lets us look."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def _umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)

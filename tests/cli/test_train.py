@@ -85,7 +85,11 @@ def test_progress_elsewhere_says_which_epoch_its_numbers_are_of(folder: Path) ->
     assert saved == f"saved {out}"
     assert lines
     for line in lines:
-        assert re.fullmatch(r"(look \d, )?epoch \d+/\d+ loss \S+( validation (loss )?\S+)?", line)
+        assert re.fullmatch(
+            r"(look \d, )?epoch \d+/\d+ loss \S+( validation (loss )?\S+)? \S+ [kMG]? ?rows/s"
+            r"(, \d+:\d\d:\d\d left)?",
+            line,
+        )
 
 
 def test_a_stem_and_copies_are_given_flat(tmp_path: Path) -> None:

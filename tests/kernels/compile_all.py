@@ -41,10 +41,8 @@ def main() -> None:
         counted = {"WEIGHED": activation == "gelu", "OWN": False}
         work.append((head, head._forward, {**chosen, **counted, **tiles}))
         work.append((head, head._backward, {**chosen, **back}))
-    for add in (False, True):
-        for wide in (16, 128):
-            chosen = {"ADD": add, "K": wide, **head.finishing(wide)}
-            work.append((head, head._finish, chosen))
+    for wide in (16, 128):
+        work.append((head, head._finish, {"K": wide, **head.finishing(wide)}))
     work.append((sweep, sweep._eliminate, {"B": sweep.BLOCK, "warps": sweep.WARPS}))
     work.append((sweep, sweep._estimate, {"P": 256, "N": 8}))
     work.append((adam, adam._update, {"B": adam.BLOCK}))

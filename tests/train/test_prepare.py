@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from protopinv.objective import Classes
-from protopinv.train import prepare
+from protopinv.train import prepare, survey
 from protopinv.train.config import TrainConfig
 from protopinv.train.source import Source
 
@@ -22,21 +22,20 @@ def test_every_use_of_a_seed_draws_other_numbers() -> None:
             assert not torch.equal(one, other)
 
 
-def test_front_and_first_bank_draw_from_different_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_front_is_made_from_a_sample_that_is_the_same_in_any_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 3))
     y = (X[:, 0] > 0).astype(int)
     seen: list[torch.Tensor] = []
     usual = prepare.fit_squash
-    monkeypatch.setattr(prepare, "BENT_ROWS", 20)
+    monkeypatch.setattr(survey, "SAMPLE_ROWS", 20)
     monkeypatch.setattr(prepare, "fit_squash", lambda X, w: seen.append(X) or usual(X, w))
     source = Source(X, y, Classes.of(y))
     config = TrainConfig(scaling="squash", projection="none")
-    prepare.prepare(source, config, torch.device("cpu"), seed=5)
-
-    def drawn(seed: int) -> torch.Tensor:
-        order = torch.randperm(200, generator=torch.Generator().manual_seed(seed))
-        return torch.from_numpy(X)[order[:20]]
-
-    assert torch.equal(seen[0], drawn(prepare.stream(5, prepare.FOR_FRONT)))
-    assert not torch.equal(seen[0], drawn(5))
+    for seed in (5, 6):
+        prepare.prepare(source, config, torch.device("cpu"), seed=seed)
+    keys = survey.Parts(5).sample_keys(np.arange(200))
+    assert torch.equal(seen[0], torch.from_numpy(X[np.sort(np.argsort(keys)[:20])]))
+    assert not torch.equal(*seen)

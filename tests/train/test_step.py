@@ -14,7 +14,7 @@ from protopinv.solve import spread
 from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.data_pass import data_pass, evaluate
-from protopinv.train.rows import CPU_CHUNK_BYTES, Rows, chunk_rows
+from protopinv.train.rows import CPU_CHUNK_BYTES, CPU_CHUNK_MOST, Rows, chunk_rows
 
 
 @pytest.fixture
@@ -177,8 +177,10 @@ def test_batches_hold_every_row_once_in_a_new_order(rows: Rows, generator: torch
 
 def test_chunks_fit_the_cache_budget() -> None:
     rows = chunk_rows(512, torch.float32, torch.device("cpu"))
-    assert rows * 512 * 4 <= CPU_CHUNK_BYTES < (rows + 1) * 512 * 4
+    assert 2**0.5 / 2 <= rows * 512 * 4 / CPU_CHUNK_BYTES <= 2**0.5
+    assert rows & (rows - 1) == 0
     assert chunk_rows(10**9, torch.float32, torch.device("cpu")) == 256
+    assert chunk_rows(1, torch.float32, torch.device("cpu")) == CPU_CHUNK_MOST
 
 
 @pytest.mark.parametrize("options", [{}, {"averaging": 0.5}, {"hidden_dropout": 0.2}])

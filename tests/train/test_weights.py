@@ -244,7 +244,8 @@ def test_a_stem_is_made_from_rows_that_count() -> None:
     config = TrainConfig(
         stem="pca", stem_filters=3, stem_patch=3, stem_pool=2, image_shape=(8, 8), scaling="global"
     )
-    stem = front_of(source, np.arange(30), config, HOST, seed=0)
+    every = np.arange(30)
+    stem = front_of(source, every, every, config, HOST, seed=0)
     assert all(tensor.isfinite().all() for tensor in stem.tensors().values())
 
 

@@ -88,9 +88,11 @@ class MLPBaselineClassifier(ProbabilisticClassifier, TrainingParameters):
         objective = self._objective_of(checked)
         source = self._source(checked, objective)
         given = {**self._given_here(), "image_shape": config.image_shape}
-        config = with_fast_rows(settle(given, source.shape(device)), source, device)
+        shape = source.shape(device)
+        config = with_fast_rows(settle(given, shape), shape)
         shown = progress(enabled=bool(self.verbose), also=observer)
-        with shown as watched, memory_named(), threads_for(source, config, device):
+        threads = threads_for(shape, objective.n_outputs, config, device)
+        with shown as watched, memory_named(), threads:
             held_out = hold_out(source.groups(), config.held_out, seed)
             prepared = prepare(source, config, device, seed=seed, held_out=held_out)
             sizes = (prepared.features.n_components, *config.widths, objective.n_outputs)

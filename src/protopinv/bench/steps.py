@@ -41,9 +41,10 @@ def projected_rows(task: Task, config: TrainConfig, *, seed: int, device: str) -
     """Rows to train on and those held out, as the network sees them."""
     source, held_out = labelled_rows(task)
     prepared = prepare(source, config, torch.device(device), seed=seed, held_out=held_out)
-    if prepared.validation is None:
-        raise AssertionError("rows were held out")
-    return prepared.rows, prepared.validation
+    rows, validation = prepared.rows, prepared.validation
+    if not (isinstance(rows, Rows) and isinstance(validation, Rows)):
+        raise AssertionError("rows in memory were held out")
+    return rows, validation
 
 
 def first_step(

@@ -14,6 +14,13 @@ from protopinv.train.config import AUTO, TrainConfig, offered_default
 Data = Annotated[
     str, typer.Argument(help="A CSV or Parquet file, or digits, mnist, fashion-mnist.")
 ]
+TrainData = Annotated[
+    str,
+    typer.Argument(
+        help="A CSV, Parquet or Arrow file, a folder of such files, or digits, mnist, "
+        "fashion-mnist."
+    ),
+]
 ModelPath = Annotated[str, typer.Argument(help="A file written by 'protopinv train'.")]
 Target = Annotated[
     str | None,

@@ -28,6 +28,8 @@ class ExitCode(IntEnum):
     TRAINING = 5
     MISSING_EXTRA = 6
     OUTPUT = 7
+    CHECKPOINT = 8
+    RANKS = 9
     INTERRUPTED = 130
 
 
@@ -37,6 +39,8 @@ _CODES: dict[type[errors.ProtoPINVError], ExitCode] = {
     errors.DataFileError: ExitCode.DATA,
     errors.ModelFileError: ExitCode.MODEL_FILE,
     errors.TrainingError: ExitCode.TRAINING,
+    errors.CheckpointError: ExitCode.CHECKPOINT,
+    errors.RankError: ExitCode.RANKS,
     errors.MissingExtraError: ExitCode.MISSING_EXTRA,
     errors.OutputError: ExitCode.OUTPUT,
 }

@@ -1,19 +1,20 @@
 """protopinv train: a model file from rows."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from protopinv.cli.options import (
     AsJson,
-    Data,
     Device,
     Drop,
     Output,
     Seed,
     Target,
+    TrainData,
     Weight,
     parse_hyperparameters,
     with_hyperparameters,
@@ -21,10 +22,17 @@ from protopinv.cli.options import (
 from protopinv.cli.output import answer, leave, say
 from protopinv.cli.tasks import Task, chosen_task, estimator_for, sizes_of, validation
 
+if TYPE_CHECKING:
+    from protopinv.data import Dataset
+    from protopinv.shards import RowSource
+
+# So many targets tell whether they are classes or numbers.
+ROWS_FOR_TASK = 100_000
+
 
 @with_hyperparameters
 def train(
-    data: Data,
+    data: TrainData,
     target: Target = None,
     task: Task = "auto",
     weight: Weight = None,
@@ -36,42 +44,62 @@ def train(
         bool | None,
         typer.Option("--verbose/--quiet", help="Show progress; default: in a terminal."),
     ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="A file for all that training needs to go on, written now and then."),
+    ] = None,
+    checkpoint_every: Annotated[
+        str, typer.Option(help="A number of epochs, or a time such as 30s, 10min or 1h.")
+    ] = "5min",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")
+    ] = False,
     as_json: AsJson = False,
     **hyperparameters: Any,
 ) -> None:
     """Train a model and save it.
 
-    DATA is a table, all of whose rows are used, or a named set, of which the training split is.
-    Several values are given with commas, as in --hidden-sizes 256,128 --ridge 100,3.
+    DATA is a table, all of whose rows are used, or a named set, of which the training split is. Of
+    a folder all files are read; what does not fit in memory is read again for every epoch. Started
+    by torchrun, every process reads its own part. Several values are given with commas, as in
+    --hidden-sizes 256,128 --ridge 100,3.
     """
-    from protopinv.data import load_data
     from protopinv.estimators.checks import resolve_device
     from protopinv.files import require_file
+    from protopinv.train.ranks import is_first
     from protopinv.train.settle import check
 
     require_file(output)
     given = parse_hyperparameters(hyperparameters)
     check(given)
     resolve_device(device)
-    rows = load_data(data, split="train", target=target, drop=drop or (), weight=weight)
+    saving = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+    source = _source(data, target, drop or (), weight)
+    rows = _dataset(data, target, drop or (), weight) if source is None else None
     estimator = estimator_for(
-        chosen_task(task, rows),
+        chosen_task(task, rows or _first_targets(source)),
         given,
         device=device,
         random_state=seed,
         verbose=int(sys.stderr.isatty() if verbose is None else verbose),
     )
-    if estimator.image_shape is None:
-        estimator.set_params(image_shape=rows.image_shape)
-    estimator.fit(rows.X, rows.y, rows.weight)
+    if rows is not None:
+        if estimator.image_shape is None:
+            estimator.set_params(image_shape=rows.image_shape)
+        estimator.fit(rows.X, rows.y, rows.weight, **saving)
+    else:
+        estimator.fit(source, **saving)
+    if not is_first():
+        return
     estimator.save(output)
     say(f"saved {output}")
     history, sizes = estimator.history_, sizes_of(estimator)
+    n_rows = source.n_rows if source is not None else len(rows.X) if rows is not None else 0
     answer(
         {
             "model": str(output),
-            "data": rows.name,
-            "rows": len(rows.X),
+            "data": data if rows is None else rows.name,
+            "rows": n_rows,
             "features": estimator.n_features_in_,
             **sizes,
             "members": estimator.bank_.n_members,
@@ -86,4 +114,53 @@ def train(
         },
         as_json=as_json,
     )
+    if history.ending == "interrupted" and checkpoint is not None:
+        say(f"wrote {checkpoint}; the same command with --resume goes on from there")
     leave(interrupted=history.ending == "interrupted")
+
+
+def _dataset(data: str, target: str | None, drop: Sequence[str], weight: str | None) -> "Dataset":
+    from protopinv.data import load_data
+
+    return load_data(data, split="train", target=target, drop=drop, weight=weight)
+
+
+def _source(
+    data: str, target: str | None, drop: Sequence[str], weight: str | None
+) -> "RowSource | None":
+    """Rows that are not simply loaded: folders, large files, and whatever several ranks share."""
+    from protopinv.data import NAMED
+    from protopinv.errors import DataError
+    from protopinv.files import is_file, is_folder
+    from protopinv.shards import open_rows
+    from protopinv.shards.arrow import SUFFIXES
+    from protopinv.shards.source import IN_MEMORY_BYTES
+    from protopinv.train.ranks import expected
+
+    path = Path(data)
+    if data in NAMED or not (is_file(path) or is_folder(path)):
+        return None
+    if is_file(path) and expected() == 1:
+        streamed_only = SUFFIXES.get(path.suffix.lower()) == "arrow"
+        if path.stat().st_size <= IN_MEMORY_BYTES and not streamed_only:
+            return None
+    if target is None:
+        raise DataError(
+            f"A table needs a target column. None was given for {data}. Use --target COLUMN."
+        )
+    names = [part.strip() for part in target.split(",") if part.strip()]
+    dropped = [part.strip() for each in drop for part in each.split(",") if part.strip()]
+    return open_rows(path, names, weight=weight, drop=dropped)
+
+
+def _first_targets(source: "RowSource | None") -> "Dataset":
+    """Targets enough to tell the task by."""
+    from protopinv.data import Dataset
+    from protopinv.shards.source import Wanted
+
+    if source is None:
+        raise AssertionError("rows come from somewhere")
+    first = next(source.read(source.blocks[0], Wanted(ROWS_FOR_TASK, features=False)))
+    y: Any = first.y
+    n_targets = 1 if source.is_column else y.shape[1]
+    return Dataset("", first.X, y, targets=tuple(map(str, range(n_targets))))

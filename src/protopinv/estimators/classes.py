@@ -15,6 +15,7 @@ from protopinv.errors import ConfigError, DataError
 from protopinv.estimators.checks import plain_labels
 from protopinv.estimators.door import Checked, NetworkEstimator, data_errors
 from protopinv.objective import Classes, Labels, Objective
+from protopinv.train.summary import NumberStats
 
 
 class NetworkClassifier(ClassifierMixin, NetworkEstimator):
@@ -32,13 +33,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         y = plain_labels(checked.y)
         with data_errors():
             check_classification_targets(y)
-        objective = Classes.of(y)
-        if objective.n_outputs < 2:
-            raise DataError(
-                "A classifier needs at least two classes. y holds only one class: "
-                f"{objective.labels[0]!r}. Check the target, or use a constant."
-            )
-        return objective
+        return classes_of(np.unique(y))
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Raw outputs, a column a class; for two classes the second minus the first."""
@@ -88,6 +83,36 @@ class ProbabilisticClassifier(NetworkClassifier):
             )
         _check_labels(checked.y)
         return Labels(checked.y.shape[1])
+
+
+def classes_of(labels: NDArray[Any]) -> Classes:
+    """The objective of these classes, sorted; raises DataError if there is only one."""
+    if len(labels) < 2:
+        raise DataError(
+            "A classifier needs at least two classes. y holds only one class: "
+            f"{labels[0]!r}. Check the target, or use a constant."
+        )
+    return Classes(labels)
+
+
+def labels_of(found: NumberStats) -> Labels:
+    """The objective of several labels a row, of which each must vary."""
+    constant = np.flatnonzero(found.low == found.high)
+    if len(constant):
+        column = int(constant[0])
+        raise DataError(
+            "Every label must be there in some rows and not in others. Column "
+            f"{column} of the targets is {int(found.low[column])} in all {found.n} rows. Leave it "
+            "out."
+        )
+    return Labels(len(found.mean))
+
+
+def known_classes(objective: Objective) -> NDArray[Any]:
+    """What ``classes_`` holds: the labels, or the numbers of the columns."""
+    if isinstance(objective, Classes):
+        return objective.labels
+    return np.arange(objective.n_outputs)
 
 
 def _check_labels(y: NDArray[Any]) -> None:

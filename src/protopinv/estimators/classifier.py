@@ -1,17 +1,28 @@
 """ProtoPINVClassifier: a closed-form prototype network behind scikit-learn's manners."""
 
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from protopinv.errors import DataError
-from protopinv.estimators.classes import ProbabilisticClassifier, class_weights
+from protopinv.estimators.classes import (
+    ProbabilisticClassifier,
+    class_weights,
+    classes_of,
+    known_classes,
+    labels_of,
+)
 from protopinv.estimators.door import with_weight
-from protopinv.estimators.fitting import ProtoPINV
+from protopinv.estimators.fitting import ProtoPINV, Saving
 from protopinv.estimators.parameters import as_estimator, documented
-from protopinv.objective import Classes
+from protopinv.estimators.streams import as_source, is_small, with_class_weight, with_names
+from protopinv.objective import Classes, Labels
+from protopinv.shards import RowSource
 from protopinv.train.config import AUTO
 from protopinv.train.loop import Observer
+from protopinv.train.summary import LabelColumns, LabelCounts
+from protopinv.train.survey import Survey
 
 
 @documented
@@ -58,12 +69,30 @@ class ProtoPINVClassifier(ProbabilisticClassifier, ProtoPINV):
     class_weight: Any = None
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, observer: Observer | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        observer: Observer | None = None,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int | str = "5min",
+        resume: bool = False,
     ) -> Self:
         """Train on rows ``X`` and labels ``y``, of which each counts as its weight says.
 
-        ``observer`` is shown every epoch's report; if it returns True, training ends there.
+        ``X`` may be a source of rows that brings its labels and weights along, as ``open_rows``
+        makes it of files; then ``y`` is left out. ``observer`` is shown every epoch's report; if it
+        returns True, training ends there.
+
+        With ``checkpoint``, a path, all that training needs to go on is written there every so many
+        epochs, or after a time such as "30s" or "10min", and on Ctrl-C or SIGTERM; ``resume`` goes
+        on from what is there, or begins if there is nothing.
         """
+        saving = Saving(checkpoint, checkpoint_every, resume)
+        source = as_source(X, y, sample_weight)
+        if source is not None:
+            return self._fit_labels_of(source, observer, saving)
         config, checked = self._prepared(X, y, sample_weight)
         objective = self._objective_of(checked)
         weight = class_weights(self.class_weight, checked.y, checked.weight)
@@ -72,9 +101,33 @@ class ProtoPINVClassifier(ProbabilisticClassifier, ProtoPINV):
             objective = self._objective_of(checked)
         if self.warm_start and hasattr(self, "bank_"):
             self._require_same_classes(objective)
-        self._fit(checked, objective, config, observer)
-        labels = objective.labels if isinstance(objective, Classes) else None
-        self.classes_ = np.arange(objective.n_outputs) if labels is None else labels
+        self._fit(checked, objective, config, observer, saving)
+        self.classes_ = known_classes(objective)
+        return self
+
+    def _fit_labels_of(self, source: RowSource, observer: Observer | None, saving: Saving) -> Self:
+        """The same for rows in files."""
+        if is_small(source):
+            fitted = self.fit(
+                *source.load(),
+                observer=observer,
+                checkpoint=saving.path,
+                checkpoint_every=saving.every,
+                resume=saving.resume,
+            )
+            return with_names(fitted, source)
+        source = with_class_weight(source, self.class_weight)
+        targets = LabelCounts() if source.is_column else LabelColumns()
+
+        def objective_of(found: Survey) -> Classes | Labels:
+            if isinstance(found.targets, LabelColumns):
+                return labels_of(found.targets)
+            if not isinstance(found.targets, LabelCounts):
+                raise AssertionError("labels were asked for")
+            return classes_of(found.targets.labels())
+
+        self._fit_source(source, targets, objective_of, observer, saving)
+        self.classes_ = known_classes(self.objective_)
         return self
 
     def _require_same_classes(self, objective: Any) -> None:

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -110,10 +111,11 @@ class NetworkEstimator(BaseEstimator):
         X = flat_images(X)
         if not self._clearly_valid(X):
             with data_errors():
-                X = validate_data(self, X, reset=False, dtype="numeric")
+                X = validate_data(self, X, reset=False, dtype="numeric", accept_sparse="csr")
         network, front, device = self._placed()
         size = piece_rows(max(network.sizes), front, device) * (PIECES if front is None else 1)
-        given = (_as_tensor(X[start : start + size]) for start in range(0, len(X), size))
+        starts = range(0, X.shape[0], size)
+        given = (_as_tensor(_dense(X[start : start + size])) for start in starts)
         moved = (rows.to(device) for rows in given)
         pieces = [network(rows if front is None else front.features(rows)).cpu() for rows in moved]
         outputs = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
@@ -203,6 +205,12 @@ def _as_tensor(X: NDArray[Any]) -> torch.Tensor:
     """Rows as torch takes them: a type it knows, memory it may hold; they are only read."""
     X = np.ascontiguousarray(torch_ready(X))
     return torch.from_numpy(X if X.flags.writeable else X.copy())
+
+
+def _dense(X: Any) -> NDArray[Any]:
+    """Rows written out, if they were sparse."""
+    dense: NDArray[Any] = X.toarray() if issparse(X) else X
+    return dense
 
 
 def flat_images(X: Any) -> Any:

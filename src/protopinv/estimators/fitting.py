@@ -2,12 +2,13 @@
 
 import time
 import warnings
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator
 
@@ -18,22 +19,40 @@ from protopinv.estimators.checks import hold_out, memory_named, resolve_device
 from protopinv.estimators.door import Checked, NetworkEstimator, with_image_shape
 from protopinv.estimators.parameters import BankParameters, as_estimator
 from protopinv.features import FeatureMap
+from protopinv.kernels.bfloat16 import fast_bfloat16
 from protopinv.objective import Objective
+from protopinv.plain import plain
+from protopinv.shards import RowSource
+from protopinv.shards.arrays import digest
 from protopinv.train.bank_step import architecture_of
+from protopinv.train.checkpoint import Checkpoints, Every
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
 from protopinv.train.look import Tried
 from protopinv.train.loop import Observer
-from protopinv.train.model import Model, Start, train_model
+from protopinv.train.model import Model, Start, Training, train_model
+from protopinv.train.prepare import prepare_stream, surveyed
 from protopinv.train.progress import progress
-from protopinv.train.settle import candidates, check, is_auto
+from protopinv.train.ranks import ALONE, Ranks, join, local_device
+from protopinv.train.settle import DataShape, candidates, check, is_auto, settle
 from protopinv.train.source import Source
+from protopinv.train.summary import Summary
+from protopinv.train.survey import Survey
 from protopinv.train.threads import threads_for
 
 # What the banks of a warm start were trained for.
 KIND = ("activation", "ridge", "lr")
 # A loss this many times that of the best constant has learned nothing.
 NOTHING_LEARNED = 1.05
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Where checkpoints of a fit go, how often, and whether to go on from the one there is."""
+
+    path: str | Path | None = None
+    every: int | str = "5min"
+    resume: bool = False
 
 
 class BankEstimator(NetworkEstimator):
@@ -51,21 +70,37 @@ class BankEstimator(NetworkEstimator):
 class ProtoPINV(BankParameters, BankEstimator):
     """A small network whose weights are solved from trained banks of prototypes."""
 
+    def __sklearn_tags__(self) -> Tags:
+        """Sparse rows are fine: they are written out a piece at a time."""
+        tags: Tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _fit(
-        self, checked: Checked, objective: Objective, config: TrainConfig, observer: Observer | None
+        self,
+        checked: Checked,
+        objective: Objective,
+        config: TrainConfig,
+        observer: Observer | None,
+        saving: Saving,
     ) -> Self:
         """Train on rows that were checked, with a configuration whose images are known."""
         device = resolve_device(self.device)
-        source, seed = self._source(checked, objective), self._seed()
+        source = self._source(checked, objective)
+        checkpoints, seed = self._checkpoints(saving, ALONE)
         start = self._start(source, config)
         given = {**self._given(), "image_shape": config.image_shape}
         if start is not None:
             given = _going_on(given, start.bank, self.config_)
-        configs = candidates(given, source.shape(device))
-        configs = tuple(with_fast_rows(each, source, device) for each in configs)
+        shape = source.shape(device)
+        configs = tuple(with_fast_rows(each, shape) for each in candidates(given, shape))
         config = configs[0]
+        if checkpoints is not None:
+            known = fingerprint(array_fingerprint(checked), configs, objective)
+            checkpoints.begin(known, seed, keep_seed=self.random_state is not None)
         shown = progress(enabled=bool(self.verbose), also=observer)
-        with shown as watched, memory_named(), threads_for(source, config, device) as workers:
+        threads = threads_for(shape, objective.n_outputs, config, device)
+        with shown as watched, memory_named(), threads as workers:
             model = train_model(
                 source,
                 configs,
@@ -76,9 +111,97 @@ class ProtoPINV(BankParameters, BankEstimator):
                 observer=watched,
                 start=start,
                 workers=workers,
+                checkpoints=checkpoints,
             )
-        _warn(model, model.config)
         self._learn(checked)
+        return self._with_model(model, objective)
+
+    def _fit_source(
+        self,
+        source: RowSource,
+        targets: Summary,
+        objective_of: Callable[[Survey], Objective],
+        observer: Observer | None,
+        saving: Saving,
+    ) -> Self:
+        """Train on rows that are not in memory, alone or as one of several ranks.
+
+        ``targets`` collects what ``objective_of`` must know of them.
+        """
+        started = time.perf_counter()
+        self._check_own_parameters()
+        given = self._given()
+        self.config()
+        if self.warm_start and hasattr(self, "bank_"):
+            raise ConfigError(
+                "A warm start needs rows in memory. These are read a piece at a time. Set "
+                "warm_start=False, or give arrays."
+            )
+        if self.copies is not None:
+            raise ConfigError(
+                "Copies of images are made of rows in memory. These are read a piece at a time. "
+                "Set copies=None, or give arrays."
+            )
+        device = local_device(resolve_device(self.device))
+        ranks = join(device)
+        checkpoints, seed = self._checkpoints(saving, ranks)
+        fast = fast_bfloat16(device)
+        # nothing that is asked before the survey depends on the number of classes
+        shape = DataShape(
+            source.n_rows, source.n_features, 2, fast_bfloat16=fast, on_gpu=device.type == "cuda"
+        )
+        first = settle(given, shape)
+        found, objective = surveyed(source, targets, objective_of, first, seed=seed, ranks=ranks)
+        shape = replace(shape, n_groups=objective.n_groups)
+        configs = tuple(with_fast_rows(each, shape) for each in candidates(given, shape))
+        if checkpoints is not None:
+            known = fingerprint(source.fingerprint(), configs, objective)
+            checkpoints.begin(known, seed, keep_seed=self.random_state is not None)
+        shown = progress(enabled=bool(self.verbose), also=observer)
+        threads = threads_for(shape, objective.n_outputs, configs[0], device)
+        with shown as watched, memory_named(), threads:
+            prepared = prepare_stream(
+                source, objective, configs[0], device, seed=seed, found=found, ranks=ranks
+            )
+            training = Training(
+                objective,
+                seed,
+                device,
+                lambda: time.perf_counter() - started,
+                ranks=ranks,
+                checkpoints=checkpoints,
+            )
+            model = training(prepared, configs, watched)
+        self.n_features_in_ = source.n_features
+        if source.names is not None:
+            self.feature_names_in_ = np.array(source.names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return self._with_model(model, objective)
+
+    def _checkpoints(self, saving: Saving, ranks: Ranks) -> tuple[Checkpoints | None, int]:
+        """Where checkpoints go, if anywhere, and the seed: that of the training to go on with."""
+        seed = ranks.gather(self._seed())[0]
+        if saving.path is None:
+            if saving.resume:
+                raise ConfigError(
+                    "To resume needs a checkpoint to go on from. Got resume=True without one. Give "
+                    "checkpoint=path too."
+                )
+            return None, seed
+        started = time.perf_counter()
+        checkpoints = Checkpoints(
+            Path(saving.path),
+            Every.of(saving.every),
+            saving.resume,
+            ranks,
+            lambda: time.perf_counter() - started,
+        )
+        known = checkpoints.saved_seed()
+        return checkpoints, seed if known is None or self.random_state is not None else known
+
+    def _with_model(self, model: Model, objective: Objective) -> Self:
+        _warn(model, model.config)
         self.objective_ = objective
         self.config_ = model.config
         self.tried_ = model.tried
@@ -92,6 +215,11 @@ class ProtoPINV(BankParameters, BankEstimator):
 
     def _prepared(self, X: Any, y: Any, sample_weight: Any) -> tuple[TrainConfig, Checked]:
         """Parameters first, then rows: whichever is wrong, nothing has happened yet."""
+        self._check_own_parameters()
+        config, X = with_image_shape(self.config(), X)
+        return config, self._checked(X, y, sample_weight)
+
+    def _check_own_parameters(self) -> None:
         verbose: Any = self.verbose
         if not isinstance(verbose, int | np.integer):
             raise ConfigError(
@@ -101,8 +229,6 @@ class ProtoPINV(BankParameters, BankEstimator):
             raise ConfigError(
                 f"warm_start must be True or False. Got {self.warm_start!r}. Leave it at False."
             )
-        config, X = with_image_shape(self.config(), X)
-        return config, self._checked(X, y, sample_weight)
 
     def _start(self, source: Source, config: TrainConfig) -> Start | None:
         """What to go on from, if that is asked for and there is anything."""
@@ -169,6 +295,30 @@ class ProtoPINV(BankParameters, BankEstimator):
         return check(self._given())
 
 
+def array_fingerprint(checked: Checked) -> dict[str, Any]:
+    """What tells these rows from others: all of their numbers."""
+    parts = [checked.X, checked.y if checked.y.dtype.kind != "O" else checked.y.astype(str)]
+    if checked.weight is not None:
+        parts.append(checked.weight)
+    return {
+        "rows": len(checked.X),
+        "features": int(checked.X.shape[1]),
+        "numbers": digest(*(np.ascontiguousarray(part).tobytes() for part in parts)),
+    }
+
+
+def fingerprint(
+    rows: dict[str, Any], configs: Sequence[TrainConfig], objective: Objective
+) -> dict[str, Any]:
+    """What a checkpoint must agree in with those who go on from it."""
+    return {
+        "rows": {**rows, "targets of": plain(objective.describe())},
+        "configuration": {
+            str(number): plain(asdict(config)) for number, config in enumerate(configs)
+        },
+    }
+
+
 def _shape_of(bank: Bank) -> dict[str, Any]:
     """The parameters that a bank has been made by."""
     return {
@@ -186,9 +336,9 @@ def _going_on(given: dict[str, Any], bank: Bank, last: TrainConfig) -> dict[str,
     return {**given, **kept, **_shape_of(bank), "early_stopping": held_out}
 
 
-def with_fast_rows(config: TrainConfig, source: Source, device: torch.device) -> TrainConfig:
+def with_fast_rows(config: TrainConfig, shape: DataShape) -> TrainConfig:
     """Rows in bfloat16 only where the device has instructions for it."""
-    if config.row_dtype != "bfloat16" or source.shape(device).fast_bfloat16:
+    if config.row_dtype != "bfloat16" or shape.fast_bfloat16:
         return config
     warnings.warn(
         SlowRowsWarning(

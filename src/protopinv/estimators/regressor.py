@@ -1,6 +1,7 @@
 """ProtoPINVRegressor: numbers from a closed-form prototype network."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -10,11 +11,15 @@ from sklearn.utils import Tags
 
 from protopinv.errors import ConfigError, DataError
 from protopinv.estimators.door import Checked
-from protopinv.estimators.fitting import ProtoPINV
+from protopinv.estimators.fitting import ProtoPINV, Saving
 from protopinv.estimators.parameters import as_estimator, documented
+from protopinv.estimators.streams import as_source, is_small, with_names
 from protopinv.objective import Numbers
+from protopinv.shards import RowSource
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import Observer
+from protopinv.train.summary import NumberStats
+from protopinv.train.survey import SAMPLE_ROWS, Survey
 
 
 @documented
@@ -64,17 +69,35 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
         return tags
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, observer: Observer | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        observer: Observer | None = None,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int | str = "5min",
+        resume: bool = False,
     ) -> Self:
         """Train on rows ``X`` and numbers ``y``, of which each counts as its weight says.
 
-        ``observer`` is shown every epoch's report; if it returns True, training ends there.
+        ``X`` may be a source of rows that brings its targets and weights along, as ``open_rows``
+        makes it of files; then ``y`` is left out. ``observer`` is shown every epoch's report; if it
+        returns True, training ends there.
+
+        With ``checkpoint``, a path, all that training needs to go on is written there every so many
+        epochs, or after a time such as "30s" or "10min", and on Ctrl-C or SIGTERM; ``resume`` goes
+        on from what is there, or begins if there is nothing.
         """
+        saving = Saving(checkpoint, checkpoint_every, resume)
         if not isinstance(self.bounded, bool | np.bool_):
             raise ConfigError(
                 f"bounded must be True or False. Got {self.bounded!r}. Change it, or leave it at "
                 "True."
             )
+        source = as_source(X, y, sample_weight)
+        if source is not None:
+            return self._fit_numbers_of(source, observer, saving)
         config, checked = self._prepared(X, y, sample_weight)
         numbers = _numbers(checked.y)
         objective = Numbers.of(numbers, checked.weight, config.loss)
@@ -83,14 +106,50 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
             # the banks there are speak in the units of the last fit
             objective = replace(known, loss=config.loss, is_column=objective.is_column)
         objective = objective.bounded_by(numbers) if self.bounded else _unbounded(objective)
-        scaling = (*objective.centre, *objective.spread, *objective.variance)
-        if not (np.isfinite(scaling).all() and np.isfinite(objective.encode(numbers)).all()):
-            raise DataError(
-                "Targets must be small enough to be squared, at most about 1e150. y holds larger "
-                "ones. Rescale it."
-            )
+        _check_scaling(objective, numbers)
         checked = Checked(checked.X, numbers, checked.weight, checked.learned)
-        return self._fit(checked, objective, config, observer)
+        return self._fit(checked, objective, config, observer, saving)
+
+    def _fit_numbers_of(self, source: RowSource, observer: Observer | None, saving: Saving) -> Self:
+        """The same for rows in files."""
+        if is_small(source):
+            fitted = self.fit(
+                *source.load(),
+                observer=observer,
+                checkpoint=saving.path,
+                checkpoint_every=saving.every,
+                resume=saving.resume,
+            )
+            return with_names(fitted, source)
+
+        def objective_of(found: Survey) -> Numbers:
+            stats, sample = found.targets, found.sample
+            if not isinstance(stats, NumberStats) or sample is None:
+                raise AssertionError("numbers were asked for")
+            some = sample.lowest(SAMPLE_ROWS)
+            columns = np.asarray(some.y, dtype=np.float64).reshape(len(some), -1)
+            objective = Numbers.from_moments(
+                stats.mean,
+                stats.scatter / stats.mass,
+                stats.n,
+                self.loss,
+                some=(columns, some.weight / some.weight.sum()),
+                is_column=source.is_column,
+            )
+            ends = np.stack([stats.low, stats.high])
+            _check_scaling(objective, ends)
+            return objective.bounded_by(ends) if self.bounded else objective
+
+        return self._fit_source(source, NumberStats(), objective_of, observer, saving)
+
+
+def _check_scaling(objective: Numbers, numbers: NDArray[np.float64]) -> None:
+    scaling = (*objective.centre, *objective.spread, *objective.variance)
+    if not (np.isfinite(scaling).all() and np.isfinite(objective.encode(numbers)).all()):
+        raise DataError(
+            "Targets must be small enough to be squared, at most about 1e150. y holds larger "
+            "ones. Rescale it."
+        )
 
 
 def _unbounded(objective: Numbers) -> Numbers:

@@ -67,19 +67,21 @@ Chunk = tuple[Float[Tensor, "n d"], Float[Tensor, "n k"], Float[Tensor, " n"] | 
 
 def measure_moments(chunks: Iterable[Chunk], *, diagonal: bool = False) -> Moments:
     """Moments over all chunks in float64."""
-    parts = (_moments_of_chunk(*chunk, diagonal) for chunk in chunks)
+    parts = (moments_of_chunk(*chunk, diagonal=diagonal) for chunk in chunks)
     total = next(parts)
     for part in parts:
         total = total.merge(part)
     return total
 
 
-def _moments_of_chunk(
+def moments_of_chunk(
     X: Float[Tensor, "n d"],
     Y: Float[Tensor, "n k"],
     weight: Float[Tensor, " n"] | None,
+    *,
     diagonal: bool,
 ) -> Moments:
+    """Moments of one chunk in float64."""
     if weight is None:
         n, x_mean, y_mean = float(len(X)), X.mean(0), Y.mean(0)
         centred, against = X - x_mean, Y - y_mean

@@ -26,8 +26,8 @@ class LastLayer:
     sums: Tensor
     parts: Tensor
 
-    def finish(self, dW: Tensor, dz: Tensor, *, add: bool) -> Tensor:
-        """The losses; their gradients in W and the column sums of those in Z are put or added.
+    def finish(self, dW: Tensor, dz: Tensor) -> Tensor:
+        """The losses; their gradients in W and the column sums of those in Z are put.
 
         ``dW`` is (m, 1 + h, k) and ``dz`` (m, h), of which only the last axis must be dense.
         """
@@ -45,7 +45,6 @@ class LastLayer:
             dz.stride(0),
             tiles,
             groups,
-            ADD=add,
             K=wide,
             **tile,
         )
@@ -240,7 +239,7 @@ def _backward(
 @triton.jit(do_not_specialize=["k", "between", "tiles", "groups"])
 def _finish(
     SUMS, PARTS, LOSS, DW, DZ, h, k, between, tiles, groups,
-    ADD: tl.constexpr, K: tl.constexpr, C: tl.constexpr, T: tl.constexpr, G: tl.constexpr,
+    K: tl.constexpr, C: tl.constexpr, T: tl.constexpr, G: tl.constexpr,
 ):  # fmt: skip
     """Sums over tiles, by the last program, and over groups, for a few columns by each other.
 
@@ -262,8 +261,6 @@ def _finish(
             by_tile += tl.load(SUMS + in_sums, mask=tile < tiles, other=0.0)
         last = tl.sum(by_tile, 1)
         tl.store(LOSS + classes * 0, last, mask=classes == k)
-        if ADD:
-            last += tl.load(DW + classes, mask=classes < k, other=0.0)
         tl.store(DW + classes, last, mask=classes < k)
     else:
         columns = block * C + tl.arange(0, C)
@@ -277,8 +274,5 @@ def _finish(
         total = tl.sum(by_group, 0)
         of_z = tl.sum(tl.where(classes[None, :] == k, total, 0.0), 1)
         to = DW + (1 + columns[:, None]) * k + classes[None, :]
-        if ADD:
-            total += tl.load(to, mask=inside, other=0.0)
-            of_z += tl.load(DZ + columns, mask=columns < h, other=0.0)
         tl.store(to, total, mask=inside)
         tl.store(DZ + columns, of_z, mask=columns < h)

@@ -55,19 +55,35 @@ class Numbers(Objective):
         centre = mass @ columns
         with np.errstate(over="ignore"):  # whoever asks looks at what came out
             variance = mass @ (columns - centre) ** 2
+        return cls.from_moments(
+            centre, variance, len(y), loss, some=(columns, mass), is_column=np.ndim(y) == 1
+        )
+
+    @classmethod
+    def from_moments(
+        cls,
+        centre: NDArray[np.float64],
+        variance: NDArray[np.float64],
+        n: int,
+        loss: str,
+        *,
+        some: tuple[NDArray[np.float64], NDArray[np.float64]],
+        is_column: bool,
+    ) -> "Numbers":
+        """The same from mean and variance of n rows; quantiles are those of ``some`` of them."""
         # numbers as equal as rounding allows do not vary
-        varies = variance > (np.finfo(np.float64).eps * np.abs(centre)) ** 2 * len(y)
+        varies = variance > (np.finfo(np.float64).eps * np.abs(centre)) ** 2 * n
         spread = np.sqrt(np.where(varies, variance, 1.0))
         if loss == "huber":
-            given = torch.from_numpy(columns), torch.from_numpy(mass)
-            found = weighted_quantiles(*given, (0.25, 0.5, 0.75))
+            columns, mass = (torch.from_numpy(np.ascontiguousarray(part)) for part in some)
+            found = weighted_quantiles(columns, mass, (0.25, 0.5, 0.75))
             low, centre, high = (quantile.numpy() for quantile in found)
             middle = (high - low) / MIDDLE_HALF
             spread = np.where(middle > 1e-9 * spread, middle, spread)
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = np.where(varies, variance, 1.0) / spread**2
         centres, spreads, variances = (tuple(v.tolist()) for v in (centre, spread, scaled))
-        return cls(centres, spreads, variances, np.ndim(y) == 1, loss)
+        return cls(centres, spreads, variances, is_column, loss)
 
     def bounded_by(self, y: NDArray[np.float64]) -> "Numbers":
         """With answers near the range of these targets, or of those that bound it already."""

@@ -1,5 +1,8 @@
 """What is done to rows while training: mixed with one another, blurred by noise."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
@@ -41,6 +44,19 @@ class Augment:
         elif self._noise > 0:
             X = torch.add(X, self._normal(X), alpha=self._noise)
         return Rows(X, y, rows.weight, rows.held, rows.fold)
+
+    def dump(self) -> dict[str, Any]:
+        """The generator and the pool of noise, which each rank has its own of."""
+        state: dict[str, Any] = {"generator": self._generator.get_state()}
+        if self._pool is not None:
+            state["pool"] = self._pool.dump()
+        return state
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self._generator.set_state(state["generator"].cpu())
+        if "pool" in state:
+            self._pool = _NoisePool.restored(state["pool"], self._generator)
 
     def _mixed(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """(1 - s) x + s x' with a random other row of the same chunk, s uniform up to ``mixup``."""
@@ -86,6 +102,18 @@ class _NoisePool:
         self._generator = generator
         self._used = 0
         self._next = 0
+
+    def dump(self) -> dict[str, Any]:
+        """All that lives through a run, under names."""
+        return {"rows": self._rows, "used": self._used, "next": self._next}
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any], generator: Generator) -> "_NoisePool":
+        """One that goes on from there, without drawing anything."""
+        pool = cls.__new__(cls)
+        pool._rows, pool._generator = state["rows"].clone(), generator
+        pool._used, pool._next = state["used"], state["next"]
+        return pool
 
     def draw(self, n: int) -> Float[Tensor, "n d"]:
         """So many rows, to be read and not kept."""

@@ -13,6 +13,7 @@ from protopinv.train.bank_pass import BankPass, Designs
 from protopinv.train.config import TrainConfig
 from protopinv.train.optimizer import Block
 from protopinv.train.population import as_knob, check_members, knob
+from protopinv.train.ranks import ALONE, Ranks
 from protopinv.train.step import Step
 
 
@@ -33,6 +34,8 @@ class BankStep(Step[BankPass]):
         objective: Objective,
         *,
         generator: Generator,
+        row_generator: Generator | None = None,
+        ranks: Ranks = ALONE,
         chunk: int | None = None,
     ) -> None:
         check_members(configs)
@@ -57,7 +60,15 @@ class BankStep(Step[BankPass]):
             blocks.append(Block([bank.scale], ratio=knob(configs, "scale_lr_ratio", device)))
         width = bank.inputs.shape[-1]
         super().__init__(
-            bank, blocks, configs, objective, width=width, generator=generator, chunk=chunk
+            bank,
+            blocks,
+            configs,
+            objective,
+            width=width,
+            generator=generator,
+            row_generator=row_generator,
+            ranks=ranks,
+            chunk=chunk,
         )
 
     def weights(self, *, training: bool) -> BankPass:

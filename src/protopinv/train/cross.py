@@ -6,7 +6,7 @@ off the others' track. Nothing is trained twice.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protopinv.train.rows import Rows
-from protopinv.train.stopping import chosen
+from protopinv.train.stopping import chosen, put_back
 
 # The loss on held-out rows is averaged over so many epochs to either side, so that one lucky epoch
 # does not win; over fewer where an epoch has many steps.
@@ -138,6 +138,26 @@ class EpochChoice:
         if n == 0 or (self._on_gpu and n % GPU_LOOKS):
             return False
         return n - self.length_on_host() >= self._patience
+
+    def dump(self) -> dict[str, Any]:
+        """All that lives through a run, under names."""
+        n = min(len(self._recent), len(self._losses) + 1)
+        return {
+            "recent": [list(tensors) for tensors in self._recent[:n]],
+            "best": list(self._best),
+            "losses": list(map(float, self._losses)),
+            "lowest": float(self._lowest),
+            "at": int(self._at),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        for mine, given in zip(self._recent, state["recent"], strict=False):
+            put_back(mine, given)
+        put_back(self._best, state["best"])
+        losses, device = state["losses"], self._best[0].device
+        self._losses = [torch.tensor(x, device=device) for x in losses] if self._on_gpu else losses
+        self._lowest, self._at = state["lowest"], state["at"]
 
     def _decide(self, epoch: int) -> None:
         """Whether this epoch is the best so far, by the mean loss of those around it.

@@ -1,7 +1,7 @@
 """Rows through weights and the gradient back, written out: no graph is built for rows.
 
 The derivative of a feed-forward network is short, and writing it out saves what autograd would
-allocate for every chunk: activations stay in buffers, and products add up in the gradient itself.
+allocate for every chunk: activations stay in buffers.
 
 Several members of a population share one pass. Behind every layer their units lie side by side, so
 that what is done to each unit by itself does not know of members at all.
@@ -21,7 +21,8 @@ from protopinv.kernels.streams import side_by_side
 from protopinv.objective import Objective, Outputs
 from protopinv.train.activations import IN_PLACE
 from protopinv.train.products import Layer, as_layers, put_sum
-from protopinv.train.rows import Rows
+from protopinv.train.ranks import ALONE, Ranks
+from protopinv.train.rows import AnyRows, Rows
 
 # More than these do not fit the kernel for the last layer.
 MOST_CLASSES = 127
@@ -58,7 +59,7 @@ class Passed:
 
 @torch.no_grad()
 def data_pass(
-    rows: Rows,
+    rows: AnyRows,
     weights: Sequence[Float[Tensor, "m _ _"]],
     activation: str,
     objective: Objective,
@@ -67,27 +68,44 @@ def data_pass(
     factors: Sequence[tuple[Tensor, Tensor] | None] = (),
     augment: Callable[[Rows], Rows] | None = None,
     buffers: Buffers | None = None,
+    ranks: Ranks = ALONE,
 ) -> Passed:
     """Sums over chunks of rows, so that memory does not grow with their number.
 
     Products with rows are made in the number type of the rows, bfloat16 say; loss and gradients
     are those of the weights. With ``factors`` of weights rows go through these where it is cheaper.
+    Chunks are added up in float64: so it does not matter who of several ``ranks`` has which.
     """
     buffers = Buffers() if buffers is None else buffers
     gradients = [torch.empty_like(W) for W in weights]
-    sums: list[Tensor] | None = None
+    sums: list[Tensor] = []
+    totals: list[Tensor] | None = None
     for part in rows.chunks(chunk):
+        if sums and totals is None:  # one chunk alone need not be added to anything
+            totals = [tensor.to(torch.float64, copy=True) for tensor in (*sums, *gradients)]
+        if len(part) == 0:  # a rank whose rows are all in other batches
+            torch._foreach_zero_(gradients)
+            n_sums = 1 if part.held is None else 3
+            sums = [weights[0].new_zeros(len(weights[0])) for _ in range(n_sums)]
+            continue
         seen = part if augment is None else augment(part)
         layers = as_layers(weights, factors, seen.X)
-        through = _Chunk(seen, layers, activation, gradients, buffers, add=sums is not None)
-        values = through(objective, 1 / len(rows))
-        sums = values if sums is None else [a + b for a, b in zip(sums, values, strict=True)]
-    loss, *held = sums or [weights[0].new_zeros(len(weights[0]))]
+        through = _Chunk(seen, layers, activation, gradients, buffers)
+        sums = through(objective, 1 / rows.n_total)
+        if totals is not None:
+            torch._foreach_add_(totals, [*sums, *gradients])
+    if ranks.size > 1 and totals is None:
+        totals = [tensor.to(torch.float64, copy=True) for tensor in (*sums, *gradients)]
+    if totals is not None:
+        ranks.add_up(totals)
+        for tensor, total in zip((*sums, *gradients), totals, strict=True):
+            tensor.copy_(total)
+    loss, *held = sums
     return Passed(loss, gradients, *held)
 
 
 class _Chunk:
-    """One chunk of rows: forward, head, backward. Gradients are put, or added to those there."""
+    """One chunk of rows: forward, head, backward."""
 
     def __init__(
         self,
@@ -96,8 +114,6 @@ class _Chunk:
         activation: str,
         gradients: Sequence[Tensor],
         buffers: Buffers,
-        *,
-        add: bool,
     ) -> None:
         self._rows = rows
         self._layers = layers
@@ -105,7 +121,6 @@ class _Chunk:
         self._act = IN_PLACE[activation]
         self._gradients = gradients
         self._buffers = buffers
-        self._add = add
         # what each layer is given, and what each activation is
         self._inputs: list[Tensor] = [rows.X]
         self._before: list[Tensor] = []
@@ -117,7 +132,7 @@ class _Chunk:
         if by_kernel:
             return self._head_by_kernel(objective, scale)
         G, values = self._head(objective, scale)
-        put_sum(self._gradients[-1][:, 0], G, add=self._add)
+        put_sum(self._gradients[-1][:, 0], G)
         self._backward(len(self._layers) - 1, G)
         return values
 
@@ -165,13 +180,13 @@ class _Chunk:
         n = len(self._rows)
         for depth in range(top, -1, -1):
             layer, total = self._layers[depth], self._gradients[depth]
-            layer.put_gradient(total[:, 1:], self._inputs[depth], G, add=self._add)
+            layer.put_gradient(total[:, 1:], self._inputs[depth], G)
             if depth > 0:
                 below = self._layers[depth - 1]
                 room = partial(self._buffers.take, "back", depth, below.like, n, below.width)
                 G = layer.back(G, room)
                 self._act.backward(G, self._before[depth - 1])
-                put_sum(self._gradients[depth - 1][:, 0], G, add=self._add)
+                put_sum(self._gradients[depth - 1][:, 0], G)
 
     def _head_by_kernel(self, objective: Any, scale: float) -> list[Tensor]:
         """Head and last layer in one kernel, beside the way back through the others."""
@@ -188,7 +203,7 @@ class _Chunk:
             smoothing=objective.label_smoothing,
             scale=scale,
         )
-        finish = partial(last.finish, dW, dz, add=self._add)
+        finish = partial(last.finish, dW, dz)
         loss, _ = side_by_side([finish, partial(self._backward, top - 1, Z)], Z.device)
         return [loss]
 
@@ -214,13 +229,16 @@ class _Chunk:
 
 @torch.no_grad()
 def outputs_by_chunk(
-    rows: Rows, weights: Sequence[Float[Tensor, "m _ _"]], activation: str, *, chunk: int
+    rows: AnyRows, weights: Sequence[Float[Tensor, "m _ _"]], activation: str, *, chunk: int
 ) -> Iterator[tuple[Rows, Outputs]]:
     """Some rows at a time with what every member answers, by their weights."""
     act = IN_PLACE[activation]
-    layers = as_layers(weights, (), rows.X[..., :0, :].to(weights[0].dtype))
+    layers: list[Layer] = []
     for part in rows.chunks(chunk):
+        if len(part) == 0:
+            continue
         Z = part.X.to(weights[0].dtype)
+        layers = layers or as_layers(weights, (), Z[..., :0, :])
         for layer in layers[:-1]:
             Z = layer(Z)
             act.forward(Z, Z)
@@ -229,20 +247,22 @@ def outputs_by_chunk(
 
 @torch.no_grad()
 def evaluate(
-    rows: Rows,
+    rows: AnyRows,
     weights: Sequence[Float[Tensor, "m _ _"]],
     activation: str,
     objective: Objective,
     *,
     chunk: int,
+    ranks: Ranks = ALONE,
 ) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
     """Mean score and mean loss of every member over the rows, by their weights."""
-    sums = weights[0].new_zeros(2, len(weights[0]))
+    sums = weights[0].new_zeros(2, len(weights[0]), dtype=torch.float64)
     for part, lying in outputs_by_chunk(rows, weights, activation, chunk=chunk):
         scores = objective.scores(lying, part.y)
         losses = objective.judge(lying, part.y).plain
         if part.weight is not None:
             scores, losses = scores * part.weight, losses * part.weight
         sums += torch.stack([scores.sum(1), losses.sum(1)])
-    score, loss = (sums / len(rows)).unbind()
+    ranks.add_up([sums])
+    score, loss = (sums / rows.n_total).to(weights[0].dtype).unbind()
     return score, loss

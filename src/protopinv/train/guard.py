@@ -6,6 +6,7 @@ its best bank so far. A member for which nothing is left to try is given up; whe
 guard raises.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -81,6 +82,24 @@ class Guard:
                 )
             else:
                 self._cut_rate(member, "The loss must stay finite. It was not", self._step.advice)
+
+    def dump(self) -> dict[str, Any]:
+        """All that lives through a run, under names."""
+        return {
+            "ladder": len(self._ladder),
+            "judged": self._judged,
+            "rate_cuts": self.rate_cuts,
+            "given_up": self.given_up,
+            "steps": self.steps,
+            "events": self.events,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self._ladder = self._ladder[len(self._ladder) - state["ladder"] :]
+        self._judged = [list(counts) for counts in state["judged"]]
+        self.rate_cuts, self.given_up = list(state["rate_cuts"]), list(state["given_up"])
+        self.steps, self.events = state["steps"], list(state["events"])
 
     def _fall_back(self) -> None:
         self._step.solve_by(self._ladder.pop(0))

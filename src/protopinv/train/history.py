@@ -112,3 +112,11 @@ class Recorder:
     def columns(self) -> dict[str, list[Any]]:
         """For each name a list of Python numbers, by epoch, then by member."""
         return {name: torch.stack(rows).tolist() for name, rows in self._epochs.items()}
+
+    def dump(self) -> dict[str, Any]:
+        """One tensor for each name, epochs first."""
+        return {name: torch.stack(rows) for name, rows in self._epochs.items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self._epochs = {name: list(rows) for name, rows in state.items()}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 
 from protopinv.errors import TrainingError
+from protopinv.train.checkpoint import Checkpoints
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import EpochReport, Observer, Run
 
@@ -38,14 +39,18 @@ def best_of(
     observer: Observer | None,
     *,
     workers: int = 1,
+    checkpoints: Checkpoints | None = None,
 ) -> tuple[Run, tuple[Tried, ...]]:
     """The training to go on with: that of the only candidate, or of the one that looks best.
 
-    A candidate that cannot be trained is passed over, unless none can.
+    A candidate that cannot be trained is passed over, unless none can. With ``checkpoints`` looks
+    are taken one after another, and go on where they were.
     """
     if len(candidates) == 1:
-        return begun(candidates[0]), ()
-    looks = _Looks(candidates, begun, observer)
+        run = begun(candidates[0])
+        return run if checkpoints is None else checkpoints.watch(0, run), ()
+    looks = _Looks(candidates, begun, observer, checkpoints)
+    workers = workers if checkpoints is None else 1
     if workers == 1:
         for number in range(len(candidates)):
             looks.take(number)
@@ -62,7 +67,10 @@ class _Looks:
         candidates: Sequence[TrainConfig],
         begun: Callable[[TrainConfig], Run],
         observer: Observer | None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
+        self._checkpoints = checkpoints
+        self._losses: dict[int, float] = {}
         self._candidates = candidates
         self._begun = begun
         self._observer = observer
@@ -77,14 +85,19 @@ class _Looks:
             return
         try:
             run = self._begun(self._candidates[number])
+            if self._checkpoints is not None:
+                run = self._checkpoints.watch(number, run)
             steps = run.rows.n_batches(run.step.config.batch_size)
             run.advance(look_epochs(run.n_epochs, steps), observer=self._observed(number))
         except TrainingError as error:
             self._errors.append(error)
             return
         self._runs[number] = run
+        self._losses[number] = _lowest(run)
         if run.was_interrupted:
             self._is_over = self._was_interrupted = True
+        elif self._checkpoints is not None:
+            self._losses[number] = self._checkpoints.look_is_over(number, self._losses[number])
 
     def take_all(self, workers: int) -> None:
         """The same with all candidates, in threads; Ctrl-C comes to this one and ends them."""
@@ -102,7 +115,7 @@ class _Looks:
         """The one with the lowest loss, the first of several, and what there was to choose from."""
         if not self._runs:
             raise self._errors[0] if self._errors else KeyboardInterrupt
-        losses = {number: _lowest(run) for number, run in self._runs.items()}
+        losses = self._losses
         chosen = self._runs[min(losses, key=lambda number: (losses[number], number))]
         if self._is_over:
             chosen.end("interrupted" if self._was_interrupted else "stopped early")

@@ -1,25 +1,31 @@
 """The only training loop."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Generator, Tensor
 
 from protopinv.kernels import switched_on
 from protopinv.train.capture import CapturedStep
 from protopinv.train.cross import EpochChoice
 from protopinv.train.guard import Guard
 from protopinv.train.history import Ending, History, Recorder
-from protopinv.train.rows import Rows
+from protopinv.train.rows import AnyRows, Rows
 from protopinv.train.schedule import rate_factor
 from protopinv.train.step import Step, StepReport
 from protopinv.train.stopping import Best, copied
 
 # Without validation the state is compared with the best so far only every so many steps.
 STEPS_BETWEEN_COPIES = 16
+# Changes the seed of what steps draw into that of the order of batches.
+FOR_ORDER = 0x5DEECE66D
+
+
+class StopTraining(Exception):  # noqa: N818 - a wish, not an error
+    """Raised between two steps to end a training there, with nothing half done."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,8 @@ class EpochReport:
     ``state`` is what is being trained, a Bank here; the next step changes it in place. ``n_epochs``
     are to be run at most. Where folds are judged by the pass that trains them, what is known of
     held-out rows is that of the epoch before, and zero for members that hold none. While several
-    candidates are looked at, of which one will be kept, ``look`` is the number of this one.
+    candidates are looked at, of which one will be kept, ``look`` is the number of this one. Every
+    epoch passes over ``n_rows``, on all ranks together; ``bytes_read`` is of this rank.
     """
 
     epoch: int
@@ -39,20 +46,22 @@ class EpochReport:
     validation_loss: Float[Tensor, " m"] | None
     state: Any
     look: int | None = None
+    n_rows: int = 0
+    bytes_read: int = 0
 
 
 # One that returns True ends the training there.
 Observer = Callable[[EpochReport], bool | None]
 # Rows to score and loss of every member.
-Evaluate = Callable[[Rows], tuple[Tensor, Tensor]]
+Evaluate = Callable[[AnyRows], tuple[Tensor, Tensor]]
 
 
 def train(
     step: Step[Any],
-    rows: Rows,
+    rows: AnyRows,
     *,
     clock: Callable[[], float],
-    validation: Rows | None = None,
+    validation: AnyRows | None = None,
     choice: EpochChoice | None = None,
     observer: Observer | None = None,
     epochs: int | None = None,
@@ -77,9 +86,9 @@ class Run:
     def __init__(
         self,
         step: Step[Any],
-        rows: Rows,
+        rows: AnyRows,
         *,
-        validation: Rows | None = None,
+        validation: AnyRows | None = None,
         choice: EpochChoice | None = None,
         epochs: int | None = None,
     ) -> None:
@@ -90,12 +99,25 @@ class Run:
         self.validation = validation
         self.folds = None if choice is None else _Folds(choice, rows, step)
         # Where the pass that trains shows nothing of held-out rows, it need not look at them.
-        self.rows = rows if self.folds and self.folds.free else replace(rows, held=None)
-        self.taken = CapturedStep(step, self.rows) if rows.X.is_cuda and switched_on() else step
+        self.rows = rows if self.folds and self.folds.free else rows.without_held()
+        self.taken: Any = step
+        if isinstance(self.rows, Rows) and self.rows.on_gpu and switched_on():
+            self.taken = CapturedStep(step, self.rows)
         self.best = Best(step.trained)
         self.guard = Guard(step, self.best)
         self.recorder = Recorder()
         self._rates: list[list[float]] = []
+        # the order of batches has a generator of its own: who goes on in the middle of an epoch
+        # draws it again, and nothing else
+        device = step.generator.device
+        self._order = Generator(device).manual_seed(step.generator.initial_seed() ^ FOR_ORDER)
+        self._begun: _Epoch | None = None
+        self.after_step: Callable[[Run], None] | None = None
+
+    @property
+    def is_within_epoch(self) -> bool:
+        """Whether some steps of an epoch have been taken, and not all."""
+        return self._begun is not None
 
     @property
     def was_interrupted(self) -> bool:
@@ -111,7 +133,9 @@ class Run:
                 told_to_stop = observer is not None and bool(observer(report))
                 if told_to_stop or self.stalled(epoch):
                     self.end("stopped early")
-        except KeyboardInterrupt:
+                if self.after_step is not None:
+                    self.after_step(self)
+        except (KeyboardInterrupt, StopTraining):
             self.end("interrupted")
 
     def end(self, ending: Ending) -> None:
@@ -132,24 +156,42 @@ class Run:
         The loss of a full-batch epoch is that of the state before the update, so without
         validation it is the state at the start of the epoch that is judged.
         """
-        before = copied(self.step.kept) if self._judges() else ()
-        if self.folds:
-            self.folds.before(epoch, self.step)
-        report, factor = self._pass_over_rows(epoch)
+        begun = self._begun
+        if begun is None:
+            before = copied(self.step.kept) if self._judges() else ()
+            if self.folds:
+                self.folds.before(epoch, self.step)
+            begun = self._begun = _Epoch(before, self._order.get_state())
+        report, factor = self._pass_over_rows(epoch, begun)
+        self._begun = None
         self.recorder.add(loss=report.loss, **self.step.numbers())
         self._rates.append([peak * factor for peak in self.step.optimizer.peak])
-        if before:
-            self.best.offer(before, -report.loss, report.loss, epoch)
+        if begun.before:
+            self.best.offer(begun.before, -report.loss, report.loss, epoch)
         seen: tuple[Tensor, Tensor] | None = None
         if self.validation is not None:
-            seen = self.taken.evaluate(self.validation)
-            self.best.offer(self.step.kept, *seen, epoch)
+            seen = self._validated(self.validation, epoch)
         elif self.folds:
             seen = self.folds.after(epoch, self.step, report, self.taken.evaluate)
         if seen is not None:
             self.recorder.add(validation_score=seen[0], validation_loss=seen[1])
-        score, loss = (None, None) if seen is None else seen
-        return EpochReport(epoch, self.n_epochs, report.loss, score, loss, self.step.state)
+        score, loss = seen or (None, None)
+        state, n_rows = self.step.state, self.rows.n_total
+        return EpochReport(
+            epoch,
+            self.n_epochs,
+            report.loss,
+            score,
+            loss,
+            state,
+            n_rows=n_rows,
+            bytes_read=self.rows.bytes_read,
+        )
+
+    def _validated(self, rows: AnyRows, epoch: int) -> tuple[Tensor, Tensor]:
+        score, loss = self.taken.evaluate(rows)
+        self.best.offer(self.step.kept, score, loss, epoch)
+        return score, loss
 
     def _judge_the_last(self) -> None:
         """Judge the last state by held-out rows, if that has not been done."""
@@ -219,27 +261,86 @@ class Run:
             for member in range(self.step.n_members)
         )
 
-    def _pass_over_rows(self, epoch: int) -> tuple[StepReport, float]:
+    def _pass_over_rows(self, epoch: int, begun: "_Epoch") -> tuple[StepReport, float]:
         """The report of the steps with the mean loss of those taken, and the last rate's factor."""
         config = self.step.config
         per_epoch = self.rows.n_batches(config.batch_size)
-        reports = []
-        factor = 0.0
-        for index, batch in enumerate(self.rows.batches(config.batch_size, self.step.generator)):
-            factor = rate_factor(
+        self._order.set_state(begun.order)
+        done = len(begun.losses)
+        batches = self.rows.batches(config.batch_size, self._order, skip=done)
+        for index, batch in enumerate(batches, start=done):
+            begun.factor = rate_factor(
                 epoch * per_epoch + index,
                 total=config.max_epochs * per_epoch,
                 warmup=config.warmup_epochs * per_epoch,
                 schedule=config.schedule,
             )
-            reports.append(self.taken(batch, factor))
+            report = self.taken(batch, begun.factor)
+            begun.losses.append(report.loss)
             self.guard.watch()
             if self.guard.due():
                 self.guard.review()
-        if len(reports) == 1:
-            return reports[0], factor
-        loss = torch.stack([report.loss for report in reports]).nanmean(0)
-        return replace(reports[-1], loss=loss), factor
+            if self.after_step is not None and index < per_epoch - 1:
+                self.after_step(self)
+        if len(begun.losses) == 1:
+            return report, begun.factor
+        loss = torch.stack(begun.losses).nanmean(0)
+        return StepReport(loss), begun.factor
+
+    def dump(self) -> dict[str, Any]:
+        """All that lives through a run and is the same on all ranks, under names."""
+        begun = self._begun
+        return {
+            "step": self.step.dump(),
+            "best": self.best.dump(),
+            "guard": self.guard.dump(),
+            "recorder": self.recorder.dump(),
+            "choice": None if self.folds is None else self.folds.choice.dump(),
+            "rates": self._rates,
+            "ending": self._ending,
+            "is_over": self._is_over,
+            "order": self._order.get_state(),
+            "epoch": None if begun is None else begun.dump(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state of the same training."""
+        self.step.restore(state["step"])
+        self.best.restore(state["best"])
+        self.guard.restore(state["guard"])
+        self.recorder.restore(state["recorder"])
+        if self.folds is not None:
+            self.folds.choice.restore(state["choice"])
+        self._rates = [list(rates) for rates in state["rates"]]
+        self._ending, self._is_over = state["ending"], state["is_over"]
+        self._order.set_state(state["order"].cpu())
+        self._begun = None if state["epoch"] is None else _Epoch.restored(state["epoch"])
+
+
+@dataclass
+class _Epoch:
+    """An epoch that has begun: the state before it, the order of its batches, losses so far."""
+
+    before: tuple[Tensor, ...]
+    order: Tensor
+    losses: list[Tensor] = field(default_factory=list)
+    factor: float = 0.0
+
+    def dump(self) -> dict[str, Any]:
+        """Under names."""
+        losses = torch.stack(self.losses) if self.losses else None
+        return {
+            "before": list(self.before),
+            "order": self.order,
+            "losses": losses,
+            "factor": self.factor,
+        }
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any]) -> "_Epoch":
+        """What ``dump`` gave."""
+        losses = [] if state["losses"] is None else list(state["losses"])
+        return cls(tuple(state["before"]), state["order"].cpu(), losses, state["factor"])
 
 
 class _Folds:
@@ -249,13 +350,11 @@ class _Folds:
     is known after an epoch is what the one before it has led to.
     """
 
-    def __init__(self, choice: EpochChoice, rows: Rows, step: Step[Any]) -> None:
+    def __init__(self, choice: EpochChoice, rows: AnyRows, step: Step[Any]) -> None:
         self.choice = choice
         self.free = step.judges_for_free
-        held = rows.X.new_zeros(1, len(rows)) if rows.held is None else rows.held
-        self._holds = (held.sum(1) > 0).tolist()
-        # each row counts as the members that hold it out count it
-        self._rows = Rows(rows.X, rows.y, held * len(rows))
+        self._holds = step.ranks.agree(*rows.holds)
+        self._rows = rows.by_holders()
 
     def before(self, epoch: int, step: Step[Any]) -> None:
         """Remember the state that the next pass will judge."""

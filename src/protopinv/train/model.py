@@ -1,7 +1,9 @@
 """From rows to a model: prepare, train, fold."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,13 +16,15 @@ from protopinv.features import FeatureMap, Front
 from protopinv.network import Network, mean_network, solve_weights
 from protopinv.objective import Objective
 from protopinv.train.bank_step import BankStep, architecture_of
+from protopinv.train.checkpoint import Checkpoints
 from protopinv.train.config import TrainConfig
-from protopinv.train.cross import EpochChoice, crossed, deal_folds
+from protopinv.train.cross import EpochChoice
 from protopinv.train.history import History, mean_history
 from protopinv.train.look import Tried, best_of
 from protopinv.train.loop import Observer, Run, train
 from protopinv.train.prepare import Prepared, first_banks, noise_generator, prepare
-from protopinv.train.rows import Rows
+from protopinv.train.ranks import ALONE, Ranks
+from protopinv.train.rows import AnyRows, Rows
 from protopinv.train.settle import FOLDS
 from protopinv.train.source import Source
 from protopinv.train.step import SOLVE_TOLERANCE, Step
@@ -64,6 +68,7 @@ def train_model(
     observer: Observer | None = None,
     start: Start | None = None,
     workers: int = 1,
+    checkpoints: Checkpoints | None = None,
 ) -> Model:
     """Train on all rows but ``held_out``, the row numbers to validate on.
 
@@ -73,58 +78,112 @@ def train_model(
 
     Of several candidates, which share all that prepares rows, each is trained for a while, as many
     at once as there are ``workers``; that whose folds have the lowest loss is trained to the end.
+    With ``checkpoints`` what is known so far goes to a file now and then.
     """
-    started = clock()
-    config = candidates[0]
     fitted = None if start is None else (start.front, start.features)
+    config = candidates[0]
+    started = clock()
     prepared = prepare(source, config, device, seed=seed, held_out=held_out, fitted=fitted)
-    rows, n_full, n_members = prepared.rows, config.n_members, config.n_members
-    if config.early_stopping == "cross" and held_out is None and start is None:
-        fold = deal_folds(source.groups(), FOLDS, seed)
-        if fold.max() == FOLDS - 1:  # else no group has rows enough
-            n_full = max(1, config.n_members - FOLDS)
-            rows = _crossed(prepared.rows, fold, n_full, config)
-            n_members = n_full + FOLDS
-    objective = source.objective
+    training = Training(
+        source.objective,
+        seed,
+        device,
+        lambda: clock() - started,
+        start=start,
+        checkpoints=checkpoints,
+    )
+    return training(prepared, candidates, observer, workers=workers)
 
-    def begun(config: TrainConfig) -> Run:
+
+@dataclass(frozen=True)
+class Training:
+    """What training needs beside rows and candidates."""
+
+    objective: Objective
+    seed: int
+    device: torch.device
+    seconds: Callable[[], float]
+    ranks: Ranks = ALONE
+    start: Start | None = None
+    checkpoints: Checkpoints | None = None
+
+    def __call__(
+        self,
+        prepared: Prepared,
+        candidates: Sequence[TrainConfig],
+        observer: Observer | None,
+        *,
+        workers: int = 1,
+    ) -> Model:
+        """Train the candidates for a while, and the best of them to the end."""
+        config = candidates[0]
+        n_full, n_members = config.n_members, config.n_members
+        if config.early_stopping == "cross" and prepared.cross is not None and self.start is None:
+            in_folds = prepared.cross(max(1, config.n_members - FOLDS))
+            if in_folds is not None:
+                prepared, n_full = in_folds, max(1, config.n_members - FOLDS)
+                n_members = n_full + FOLDS
+        rows = prepared.rows
+        begun = partial(self._begun, prepared, n_full=n_full, n_members=n_members)
+        several = candidates if rows.held is not None else [config]
+        with nullcontext() if self.checkpoints is None else self.checkpoints.signals():
+            run, tried = best_of(
+                several, begun, observer, workers=workers, checkpoints=self.checkpoints
+            )
+            run.advance(observer=observer)
+        self.ranks.require_same(run.step.trained)
+        spent = 0.0 if self.checkpoints is None else self.checkpoints.spent
+        histories = run.finish(seconds=lambda: self.seconds() + spent)
+        step, config = run.step, run.step.config
+        alive = [n for n, history in enumerate(histories) if history.skipped_steps < history.steps]
+        kept = (alive or [0])[: config.n_members]
+        loss = _constant_loss(step.objective, prepared)
+        sharpness = _sharpness(step, prepared.judged, prepared.validation)
+        bank = step.state.to("cpu").members(kept)
+        model = _folded(
+            bank, prepared, self.objective, config, [histories[n] for n in kept], loss, sharpness
+        )
+        return replace(model, tried=tried)
+
+    def _begun(
+        self, prepared: Prepared, config: TrainConfig, *, n_full: int, n_members: int
+    ) -> Run:
+        """The training of one candidate, before its first step."""
         configs = [config] * n_members
-        if start is None:
-            seeds = [seed + number for number in range(n_members)]
-            bank = first_banks(rows, objective, configs, seeds)
+        rows, objective = prepared.rows, self.objective
+        if self.start is None:
+            seeds = [self.seed + number for number in range(n_members)]
+            bank = first_banks(prepared.sample, objective, configs, seeds)
         else:
-            bank = start.bank.to(device, getattr(torch, config.dtype)).snapshot()
-        judged = replace(rows, y=objective.dense(rows.y, bank.inputs.dtype))
-        step = BankStep(bank, configs, objective, generator=noise_generator(seed, device))
+            bank = self.start.bank.to(self.device, getattr(torch, config.dtype)).snapshot()
+        if isinstance(rows, Rows):
+            rows = replace(rows, y=objective.dense(rows.y, bank.inputs.dtype))
+        generator = noise_generator(self.seed, self.device)
+        own = None
+        if self.ranks.size > 1:
+            own = noise_generator(self.seed, self.device, self.ranks.number)
+        step = BankStep(
+            bank, configs, objective, generator=generator, row_generator=own, ranks=self.ranks
+        )
         choice = None
         if rows.held is not None:
             choice = EpochChoice(
                 step.trained, n_full, config.max_epochs, rows.n_batches(config.batch_size)
             )
-        return Run(step, judged, validation=prepared.validation, choice=choice)
-
-    run, tried = best_of(
-        candidates if rows.held is not None else [config], begun, observer, workers=workers
-    )
-    run.advance(observer=observer)
-    histories = run.finish(seconds=lambda: clock() - started)
-    step, config = run.step, run.step.config
-    alive = [n for n, history in enumerate(histories) if history.skipped_steps < history.steps]
-    kept = (alive or [0])[: config.n_members]
-    loss = step.objective.constant_loss(rows.y, None if rows.weight is None else rows.weight[0])
-    sharpness = _sharpness(step, rows, prepared.validation)
-    bank = step.state.to("cpu").members(kept)
-    model = _folded(
-        bank, prepared, objective, config, [histories[n] for n in kept], loss, sharpness
-    )
-    return replace(model, tried=tried)
+        return Run(step, rows, validation=prepared.validation, choice=choice)
 
 
-def _sharpness(step: Step[Any], rows: Rows, validation: Rows | None) -> float:
+def _constant_loss(objective: Objective, prepared: Prepared) -> float:
+    """That of the best constant on all rows, or on some of them where not all are here."""
+    rows = prepared.rows
+    counted = rows if isinstance(rows, Rows) and rows.total is None else prepared.sample
+    return objective.constant_loss(counted.y, None if counted.weight is None else counted.weight[0])
+
+
+def _sharpness(step: Step[Any], judged: Rows | None, validation: AnyRows | None) -> float:
     """How much surer, or less sure, answers should be, by rows that were held out."""
-    judged = rows if rows.held is not None else validation
     # rows that are only watched change nothing
-    watched = rows.held is None and step.config.early_stopping is not True
+    watched = validation is not None and step.config.early_stopping is not True
     if judged is None or watched or not step.objective.are_odds:
         return 1.0
     answers = []
@@ -169,24 +228,17 @@ def train_population(
     objective = source.objective
     prepared = prepare(source, config, device, seed=seeds[0], held_out=held_out)
     rows = prepared.rows
-    bank = first_banks(rows, objective, configs, seeds)
+    bank = first_banks(prepared.sample, objective, configs, seeds)
     step = BankStep(bank, configs, objective, generator=noise_generator(seeds[0], device))
     histories = train(step, rows, clock=clock, validation=prepared.validation, observer=observer)
     banks = step.state.to("cpu")
-    weight = None if rows.weight is None else rows.weight[0]
-    loss = objective.constant_loss(rows.y, weight)
+    loss = _constant_loss(objective, prepared)
     return [
         _folded(banks.members([number]), prepared, objective, configs[number], [history], loss)
         if history.skipped_steps < history.steps
         else None
         for number, history in enumerate(histories)
     ]
-
-
-def _crossed(rows: Rows, fold: NDArray[np.int64], n_full: int, config: TrainConfig) -> Rows:
-    """Rows for folds; distorted copies stay in the fold of their original."""
-    repeated = torch.from_numpy(fold).repeat(1 + config.image_copies).to(rows.X.device)
-    return crossed(rows, repeated, n_full, len(fold))
 
 
 def _folded(

@@ -4,9 +4,10 @@ Every tensor has a leading axis of members, each of which may have a rate and a 
 and is left alone when its step is to be skipped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -15,6 +16,7 @@ from torch import Tensor
 from protopinv.kernels import usable
 from protopinv.kernels.streams import side_by_side
 from protopinv.objective import Knob
+from protopinv.train.stopping import put_back
 
 # Of Adam, as in torch.
 BETAS = (0.9, 0.999)
@@ -74,6 +76,16 @@ class Optimizer:
         self.peak[member] = peak
         self._adam.forget(member, self.peak)
         self.restarts += 1
+
+    def dump(self) -> dict[str, Any]:
+        """All that lives through a run, under names."""
+        return {"peak": list(self.peak), "restarts": self.restarts, "adam": self._adam.dump()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state of the same optimizer."""
+        self.peak[:] = state["peak"]
+        self.restarts = state["restarts"]
+        self._adam.restore(state["adam"])
 
     def _settings(self, block: Block) -> "_Settings":
         m = len(self.tensors[0])
@@ -174,6 +186,19 @@ class _Adam:
         for moments in self._moments:
             for moment in moments:
                 moment[member] = 0
+        self._place_rates()
+
+    def dump(self) -> dict[str, Any]:
+        """Moments of every tensor, and the steps of every member."""
+        moments = [list(pair) for pair in self._moments]
+        return {"moments": moments, "steps": self._steps, "alike": self._alike}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """In place, for a graph may hold these tensors."""
+        for mine, given in zip(self._moments, state["moments"], strict=True):
+            put_back(mine, given)
+        self._steps.copy_(state["steps"])
+        self._alike = state["alike"]
         self._place_rates()
 
     def _fused(self, gradients: Gradients, member: int | None, factor: float) -> None:
@@ -288,6 +313,17 @@ class Muon(Optimizer):
         for momentum in self._momenta:
             if momentum is not None:
                 momentum[member] = 0
+        self._rates = self._rates_of_blocks()
+
+    def dump(self) -> dict[str, Any]:
+        """Momenta too."""
+        momenta = [momentum for momentum in self._momenta if momentum is not None]
+        return {**super().dump(), "momenta": momenta}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state of the same optimizer."""
+        super().restore(state)
+        put_back([momentum for momentum in self._momenta if momentum is not None], state["momenta"])
         self._rates = self._rates_of_blocks()
 
     def _rates_of_blocks(self) -> list[tuple[Tensor, Tensor]]:

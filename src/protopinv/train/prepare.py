@@ -1,6 +1,6 @@
 """From rows of any number type to what the loop takes: a feature map, projected rows, banks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,26 +21,36 @@ from protopinv.bank import (
 )
 from protopinv.errors import DataError
 from protopinv.features import (
+    Bent,
     Distortion,
     FeatureMap,
     Front,
+    Moments,
+    Stem,
     fit_clip,
     fit_feature_map,
     fit_squash,
     fit_stem,
     fit_wide_feature_map,
     measure_moments,
+    moments_of_chunk,
 )
 from protopinv.objective import Objective
+from protopinv.shards import RowSource
 from protopinv.train.config import TrainConfig
-from protopinv.train.rows import Rows
-from protopinv.train.source import Source
+from protopinv.train.cross import crossed, deal_folds
+from protopinv.train.ranks import Ranks
+from protopinv.train.rows import AnyRows, Rows
+from protopinv.train.settle import FOLDS
+from protopinv.train.source import MOST_OF_FREE, Source, piece_rows
+from protopinv.train.streamed import StreamedRows, View, streamed
+from protopinv.train.summary import Summary
+from protopinv.train.survey import SAMPLE_ROWS, Parts, Sample, Survey, pieces_of, sampled, survey
 
-# A front is made from so many rows at most.
-BENT_ROWS = 20_000
+# A stem is made from so many rows at most.
 STEM_ROWS = 5_000
 # What is drawn apart from the first bank, from the same seed.
-FOR_NOISE, FOR_COPIES, FOR_FRONT = 1, 2, 3
+FOR_NOISE, FOR_COPIES, FOR_FRONT, FOR_RANKS = 1, 2, 3, 1_000
 
 
 def features_of(
@@ -53,11 +63,7 @@ def features_of(
         (p.X, source.objective.for_projection(p.y) if against else p.X[:, :0], p.weight)
         for p in source.pieces(chosen, device, width=d + k)
     )
-    choices: dict[str, Any] = {
-        "scaling": "feature" if config.bends_columns else config.scaling,
-        "projection": config.projection,
-        "n_components": config.n_components,
-    }
+    choices = map_choices(config)
     if config.projection != "none" and n < d:
         Xs, Ys, _ = zip(*rows, strict=True)
         X = torch.cat(Xs)
@@ -66,6 +72,15 @@ def features_of(
     moments = measure_moments(rows, diagonal=config.projection == "none")
     _check_range(moments.variance)
     return fit_feature_map(moments, **choices)
+
+
+def map_choices(config: TrainConfig) -> dict[str, Any]:
+    """What a feature map is fitted by."""
+    return {
+        "scaling": "feature" if config.bends_columns else config.scaling,
+        "projection": config.projection,
+        "n_components": config.n_components,
+    }
 
 
 def _check_range(squares: Tensor) -> None:
@@ -98,19 +113,31 @@ def distortions_of(config: TrainConfig, n: int, seed: int) -> list[Distortion]:
     ]
 
 
-def noise_generator(seed: int, device: torch.device) -> Generator:
-    """What is drawn while training, apart from what was drawn for the start with this seed."""
-    return Generator(device).manual_seed(stream(seed, FOR_NOISE))
+def noise_generator(seed: int, device: torch.device, rank: int | None = None) -> Generator:
+    """What is drawn while training, apart from what was drawn for the start with this seed.
+
+    For a ``rank`` it is what that one draws alone, for its own rows.
+    """
+    use = FOR_NOISE if rank is None else FOR_RANKS + rank
+    return Generator(device).manual_seed(stream(seed, use))
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A fitted feature map, behind a front or not, and rows as the network sees them."""
+    """A fitted feature map, behind a front or not, and rows as the network sees them.
+
+    First banks are made from ``sample``. ``judged`` are rows that were held out, or some of them,
+    to say how sure answers should be. ``cross`` gives the same for folds beside so many members
+    that see all rows, or None where there are too few rows for that.
+    """
 
     front: Front | None
     features: FeatureMap
-    rows: Rows
-    validation: Rows | None
+    rows: AnyRows
+    validation: AnyRows | None
+    sample: Rows
+    judged: Rows | None = None
+    cross: "Callable[[int], Prepared | None] | None" = None
 
 
 def prepare(
@@ -128,45 +155,84 @@ def prepare(
     """
     everything = np.arange(len(source.X))
     kept = everything if held_out is None else np.setdiff1d(everything, held_out)
+    chosen, uniform = sampled(Parts(seed).sample_keys(kept), source.groups()[kept])
+    some = kept[chosen[uniform]]
     if fitted is None:
-        front = front_of(source, kept, config, device, seed)
+        front = front_of(source, kept, some, config, device, seed)
     else:
         front = None if fitted[0] is None else fitted[0].to(device)
     source = replace(source, front=front).placed(device)
-    features = features_of(source, kept, config, device) if fitted is None else fitted[1].to(device)
+    if fitted is None:
+        # a few rows tell mean and deviation of columns without tails well enough
+        looked_at = some if isinstance(front, Bent) else kept
+        features = features_of(source, looked_at, config, device)
+    else:
+        features = fitted[1].to(device)
     distortions = distortions_of(config, len(kept), seed)
-    same = getattr(torch, config.dtype)
-    dtype = same if config.row_dtype == "same" else getattr(torch, config.row_dtype)
+    same, dtype = number_types(config)
     rows = source.projected(kept, features, dtype, device, distortions)
-    if held_out is None:
-        return Prepared(front, features, rows, None)
-    validation = source.projected(held_out, features, same, device)
-    return Prepared(front, features, rows, validation)
+    first = rows if len(chosen) == len(rows) else rows.taken(torch.from_numpy(chosen).to(device))
+    if held_out is not None:
+        validation = source.projected(held_out, features, same, device)
+        return Prepared(front, features, rows, validation, first, validation)
+
+    def cross(n_full: int) -> Prepared | None:
+        fold = deal_folds(source.groups(), FOLDS, seed)
+        if fold.max() < FOLDS - 1:  # no group has rows enough
+            return None
+        # distorted copies stay in the fold of their original
+        repeated = torch.from_numpy(fold).repeat(1 + config.image_copies).to(device)
+        both = crossed(rows, repeated, n_full, len(fold))
+        some = both if first is rows else both.taken(torch.from_numpy(chosen).to(device))
+        return Prepared(front, features, both, None, some, both)
+
+    return Prepared(front, features, rows, None, first, cross=cross)
+
+
+def number_types(config: TrainConfig) -> tuple[torch.dtype, torch.dtype]:
+    """Of what is trained, and of rows."""
+    same = getattr(torch, config.dtype)
+    return same, same if config.row_dtype == "same" else getattr(torch, config.row_dtype)
 
 
 def front_of(
     source: Source,
     chosen: NDArray[np.integer[Any]],
+    some: NDArray[np.integer[Any]],
     config: TrainConfig,
     device: torch.device,
     seed: int,
 ) -> Front | None:
-    """What the configuration asks for, from some of the chosen rows."""
+    """What the configuration asks for: from ``some`` of the chosen rows, or as many as it needs."""
     if config.stem == "none" and not config.bends_columns:
         return None
-    generator = Generator().manual_seed(stream(seed, FOR_FRONT))
     if config.stem == "none":
-        order = torch.randperm(len(chosen), generator=generator)[:BENT_ROWS]
-        some = chosen[order.numpy()]
         X = torch.from_numpy(source.X[some]).to(device)
-        fit = fit_clip if config.scaling == "clip" else fit_squash
-        return fit(X.double(), source.weights_of(some, device))
+        return bent(X, source.weights_of(some, device), config)
     weight = source.weights_of(chosen, torch.device("cpu"))
-    likely = torch.ones(len(chosen), dtype=torch.float64) if weight is None else weight
+    generator = Generator().manual_seed(stream(seed, FOR_FRONT))
+    few = chosen[stem_rows(len(chosen), weight, generator)]
+    return stem(torch.from_numpy(source.X[few]).to(device), config, generator)
+
+
+def bent(X: Tensor, weight: Tensor | None, config: TrainConfig) -> Front | None:
+    """Columns with their tails brought in, or None where none has any."""
+    fit = fit_clip if config.scaling == "clip" else fit_squash
+    return fit(X.double(), weight)
+
+
+def stem_rows(n: int, weight: Tensor | None, generator: Generator) -> NDArray[np.int64]:
+    """Which of so many rows a stem is made from."""
+    likely = torch.ones(n, dtype=torch.float64) if weight is None else weight
     n_some = min(int((likely > 0).sum()), STEM_ROWS)
-    some = chosen[torch.multinomial(likely, n_some, generator=generator).numpy()]
+    numbers: NDArray[np.int64] = torch.multinomial(likely, n_some, generator=generator).numpy()
+    return numbers
+
+
+def stem(X: Tensor, config: TrainConfig, generator: Generator) -> Front:
+    """Filters from some images."""
     return fit_stem(
-        torch.from_numpy(source.X[some]).to(device).float(),
+        X.float(),
         config.image,
         kind=config.stem,
         n_filters=config.filters,
@@ -174,6 +240,163 @@ def front_of(
         pool=config.stem_pool,
         generator=generator,
     )
+
+
+def surveyed(
+    source: RowSource,
+    targets: Summary,
+    objective_of: Callable[[Survey], Objective],
+    config: TrainConfig,
+    *,
+    seed: int,
+    ranks: Ranks,
+) -> tuple[Survey, Objective]:
+    """One pass over all rows; before it one over targets, where PLS must know them."""
+    parts = Parts(seed, config.held_out)
+    scatter = "diagonal" if config.projection == "none" else "full"
+    if config.stem != "none" or source.n_features > source.n_rows:
+        scatter = "none"
+    if config.projection != "pls" or scatter == "none":
+        found = survey(source, targets, parts, ranks, scatter=scatter)
+        return found, objective_of(found)
+    known = objective_of(survey(source, targets.fresh(), parts, ranks, features=False))
+
+    def against(y: NDArray[Any]) -> Tensor:
+        return known.for_projection(torch.from_numpy(known.encode(y)))
+
+    found = survey(source, targets, parts, ranks, scatter=scatter, against=against)
+    return found, objective_of(found)
+
+
+def prepare_stream(
+    source: RowSource,
+    objective: Objective,
+    config: TrainConfig,
+    device: torch.device,
+    *,
+    seed: int,
+    found: Survey,
+    ranks: Ranks,
+) -> Prepared:
+    """The same for rows that are not in memory, after a survey of them."""
+    parts = Parts(seed, config.held_out)
+    sample = found.sample
+    if sample is None:
+        raise AssertionError("a survey without rows is refused")
+    some = sample.lowest(SAMPLE_ROWS)
+    front = _front_of_sample(some, config, device, seed)
+    features = _features_of_survey(
+        source, objective, config, front, some, found, device, ranks, seed
+    )
+    same, dtype = number_types(config)
+    view = View(front, features.to(device), objective, dtype, device)
+    rows, validation = streamed(source, view, parts, ranks, found)
+
+    def kept(given: StreamedRows) -> AnyRows:
+        """In memory, where this rank's part has room there."""
+        size = given.n_total / ranks.size * features.n_components * dtype.itemsize
+        room = source.memory
+        if device.type == "cuda":
+            room = int(MOST_OF_FREE * torch.cuda.mem_get_info(device)[0]) if room else 0
+        return given.resident() if size <= room else given
+
+    if validation is not None:
+        watched = replace(validation, view=replace(view, dtype=same))
+        held = found.held_sample
+        judged = None if held is None else watched.of_sample(held)
+        return Prepared(front, features, kept(rows), kept(watched), rows.of_sample(sample), judged)
+
+    def cross(n_full: int) -> Prepared | None:
+        if (found.fold_masses <= 0).any():
+            return None
+        both = rows.crossed(n_full, found.fold_masses.tolist())
+        first, judged = both.of_sample(sample), both.of_sample(some)
+        return Prepared(front, features, kept(both), None, first, judged)
+
+    if config.early_stopping == "cross":
+        return Prepared(front, features, rows, None, rows.of_sample(sample), cross=cross)
+    return Prepared(front, features, kept(rows), None, rows.of_sample(sample))
+
+
+def _front_of_sample(
+    some: Sample, config: TrainConfig, device: torch.device, seed: int
+) -> Front | None:
+    if config.stem == "none" and not config.bends_columns:
+        return None
+    X = torch.from_numpy(np.ascontiguousarray(some.X)).to(device)
+    weight = torch.from_numpy(some.weight)
+    even = bool((weight == 1).all())
+    if config.stem == "none":
+        return bent(X, None if even else weight.to(device), config)
+    generator = Generator().manual_seed(stream(seed, FOR_FRONT))
+    few = stem_rows(len(some), None if even else weight, generator)
+    return stem(X[torch.from_numpy(few).to(device)], config, generator)
+
+
+def _features_of_survey(
+    source: RowSource,
+    objective: Objective,
+    config: TrainConfig,
+    front: Front | None,
+    some: Sample,
+    found: Survey,
+    device: torch.device,
+    ranks: Ranks,
+    seed: int,
+) -> FeatureMap:
+    choices = map_choices(config)
+    wide = config.projection != "none" and int(found.counts[0]) < some.X.shape[1]
+    if front is None and not wide and found.moments is not None:
+        moments = found.moments
+    elif isinstance(front, Stem):
+        moments = _stem_moments(source, objective, config, front, device, ranks, seed)
+    else:
+        X = torch.from_numpy(np.ascontiguousarray(some.X)).to(device)
+        X = X.double() if front is None else front.features(X)
+        Y = X[:, :0]
+        if config.projection == "pls":
+            Y = objective.for_projection(torch.from_numpy(objective.encode(some.y))).to(device)
+        weight = torch.from_numpy(some.weight).to(device) if found.is_weighted else None
+        if wide:
+            _check_range(X.square().sum(0))
+            return fit_wide_feature_map(X, Y, weight, **choices)
+        moments = measure_moments([(X, Y, weight)], diagonal=config.projection == "none")
+    _check_range(moments.variance)
+    return fit_feature_map(moments, **choices)
+
+
+def _stem_moments(
+    source: RowSource,
+    objective: Objective,
+    config: TrainConfig,
+    front: Stem,
+    device: torch.device,
+    ranks: Ranks,
+    seed: int,
+) -> Moments:
+    """Of the maps of a stem, by a pass of its own: they are not known before the stem is."""
+    parts, whole = Parts(seed, config.held_out), None
+    for block, piece in pieces_of(source, ranks.share(source.blocks)):
+        kept = ~parts.held(block, piece)
+        size = piece_rows(front.n_outputs, front, device)
+        for rows in np.array_split(np.flatnonzero(kept), max(1, -(-int(kept.sum()) // size))):
+            if len(rows) == 0:
+                continue
+            X = front.features(torch.from_numpy(np.ascontiguousarray(piece.X[rows])).to(device))
+            Y = X[:, :0]
+            if config.projection == "pls":
+                encoded = objective.encode(np.asarray(piece.y)[rows])
+                Y = objective.for_projection(torch.from_numpy(encoded)).to(device)
+            weight = None if piece.weight is None else torch.from_numpy(piece.weight[rows])
+            diagonal = config.projection == "none"
+            weight = None if weight is None else weight.to(device)
+            some = moments_of_chunk(X, Y, weight, diagonal=diagonal)
+            whole = some if whole is None else whole.merge(some)
+    found = [moments for moments in ranks.gather(whole) if moments is not None]
+    total = found[0]
+    for moments in found[1:]:
+        total = total.merge(moments)
+    return total
 
 
 def first_banks(

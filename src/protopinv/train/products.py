@@ -80,33 +80,26 @@ def product(
 
 
 def put_product(
-    total: Float[Tensor, "d h"], A: Float[Tensor, "d n"], B: Float[Tensor, "n h"], *, add: bool
+    total: Float[Tensor, "d h"], A: Float[Tensor, "d n"], B: Float[Tensor, "n h"]
 ) -> None:
-    """total = A B or, to ``add``, total += A B; in its number type as far as the device can."""
+    """total = A B, in its number type as far as the device can."""
     if A.dtype == total.dtype and not (B.shape[1] <= NARROW and not A.is_cuda):
-        total.addmm_(A, B, beta=int(add))
-    elif A.is_cuda and total.dtype == torch.float32 and not add:
+        total.addmm_(A, B, beta=0)
+    elif A.is_cuda and total.dtype == torch.float32:
         torch.mm(A, B, out_dtype=total.dtype, out=total)
     elif A.is_cuda:
-        _put(total, torch.mm(A, B, out_dtype=torch.float32), add=add)
+        total.copy_(torch.mm(A, B, out_dtype=torch.float32))
     else:
-        _put(total, product(B.T, A.T).T if B.shape[1] <= NARROW else torch.mm(A, B), add=add)
+        total.copy_(product(B.T, A.T).T if B.shape[1] <= NARROW else torch.mm(A, B))
 
 
-def put_sum(total: Float[Tensor, "m h"], B: Float[Tensor, "n mh"], *, add: bool) -> None:
+def put_sum(total: Float[Tensor, "m h"], B: Float[Tensor, "n mh"]) -> None:
     """The same with the sum of the rows of B; torch would turn all into another type first."""
     if B.dtype == total.dtype or B.is_cuda:
         value = B.sum(0, dtype=total.dtype)
     else:
         value = (B.new_ones(1, len(B)) @ B)[0]
-    _put(total, value.view(total.shape), add=add)
-
-
-def _put(total: Tensor, value: Tensor, *, add: bool) -> None:
-    if add:
-        total += value
-    else:
-        total.copy_(value)
+    total.copy_(value.view(total.shape))
 
 
 def side_by_side_view(Z: Float[Tensor, "n mh"], m: int) -> Float[Tensor, "m n h"]:
@@ -137,9 +130,9 @@ class Layer(ABC):
 
     @abstractmethod
     def put_gradient(
-        self, total: Float[Tensor, "m d h"], X: Tensor, G: Float[Tensor, "n mh"], *, add: bool
+        self, total: Float[Tensor, "m d h"], X: Tensor, G: Float[Tensor, "n mh"]
     ) -> None:
-        """The gradient in W without its first row, put or added there."""
+        """The gradient in W without its first row, put there."""
 
     def rectified(self, X: Tensor) -> Float[Tensor, "n mh"] | None:  # noqa: ARG002
         """max(0, [1, x] W) for every row in one go; None where there is no faster way."""
@@ -176,10 +169,10 @@ class OneLayer(Layer):
         return product(G, self.W[1:].T, room=room)
 
     def put_gradient(
-        self, total: Float[Tensor, "m d h"], X: Tensor, G: Float[Tensor, "n mh"], *, add: bool
+        self, total: Float[Tensor, "m d h"], X: Tensor, G: Float[Tensor, "n mh"]
     ) -> None:
         """X'G."""
-        put_product(total[0], X.T, G, add=add)
+        put_product(total[0], X.T, G)
 
     def rectified(self, X: Tensor) -> Float[Tensor, "n mh"] | None:
         """max(0, [1, x] W) in one go, where oneDNN is there for it."""
@@ -199,12 +192,12 @@ class SharedLayer(OneLayer):
         super().__init__(W.transpose(0, 1).reshape(W.shape[1], -1))
 
     def put_gradient(
-        self, total: Float[Tensor, "m d h"], X: Tensor, G: Float[Tensor, "n mh"], *, add: bool
+        self, total: Float[Tensor, "m d h"], X: Tensor, G: Float[Tensor, "n mh"]
     ) -> None:
         """X'G, a member's columns to its own gradient."""
         wide = torch.empty(X.shape[1], G.shape[1], dtype=total.dtype, device=total.device)
-        put_product(wide, X.T, G, add=False)
-        _put(total, wide.view(len(wide), self._members, -1).transpose(0, 1), add=add)
+        put_product(wide, X.T, G)
+        total.copy_(wide.view(len(wide), self._members, -1).transpose(0, 1))
 
 
 class BatchedLayer(Layer):
@@ -239,20 +232,20 @@ class BatchedLayer(Layer):
         return out
 
     def put_gradient(
-        self, total: Float[Tensor, "m d h"], X: Tensor, G: Float[Tensor, "n mh"], *, add: bool
+        self, total: Float[Tensor, "m d h"], X: Tensor, G: Float[Tensor, "n mh"]
     ) -> None:
         """X'G, members apart."""
         A, B = self._members_of(X).mT, by_member(G, len(self.W))
         if self.W.shape[2] <= NARROW and not A.is_cuda:
-            _put(total, torch.bmm(B.mT, A.mT).mT, add=add)
+            total.copy_(torch.bmm(B.mT, A.mT).mT)
         elif A.is_cuda and A.dtype == total.dtype:
-            _put(total, long_product(A, B), add=add)
+            total.copy_(long_product(A, B))
         elif A.dtype == total.dtype:
-            total.baddbmm_(A, B, beta=int(add))
+            total.baddbmm_(A, B, beta=0)
         elif A.is_cuda:
-            _put(total, torch.bmm(A, B, out_dtype=torch.float32), add=add)
+            total.copy_(torch.bmm(A, B, out_dtype=torch.float32))
         else:
-            _put(total, torch.bmm(A, B), add=add)
+            total.copy_(torch.bmm(A, B))
 
     def _members_of(self, X: Tensor) -> Float[Tensor, "m n d"]:
         return X if X.ndim == 3 else side_by_side_view(X, len(self.W))

@@ -1,12 +1,17 @@
 """A progress display on stderr: a bar in a terminal, a few lines elsewhere."""
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from protopinv.train.loop import EpochReport, Observer
+from protopinv.train.ranks import expected, own_number
 
 LINES_ELSEWHERE = 10
+# Epochs that take longer than this are shown each.
+LONG_EPOCH_SECONDS = 5.0
+UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 @contextmanager
@@ -37,8 +42,9 @@ def _display() -> Iterator[Observer]:
     )
 
     console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _print_line
+    pace = Pace(time.perf_counter)
+    if not console.is_terminal or expected() > 1:
+        yield _lines(pace)
         return
     columns = (
         TextColumn("{task.description:11}"),
@@ -51,31 +57,88 @@ def _display() -> Iterator[Observer]:
         task = bar.add_task("training", total=None, numbers="")
 
         def show(report: EpochReport) -> None:
-            if _is_due(report, 100):
+            pace.count(report)
+            if pace.is_due(report, 100):
                 looks = "training" if report.look is None else f"look {report.look + 1}"
                 bar.update(
                     task,
                     description=looks,
                     total=report.n_epochs,
                     completed=report.epoch + 1,
-                    numbers=_numbers(report),
+                    numbers=f"{_numbers(report)} {pace.rows(report)}",
                 )
 
         yield show
 
 
-def _print_line(report: EpochReport) -> None:
-    """A line says which epoch its numbers are of."""
-    if _is_due(report, LINES_ELSEWHERE):
-        look = "" if report.look is None else f"look {report.look + 1}, "
-        line = f"{look}epoch {report.epoch + 1}/{report.n_epochs} {_numbers(report)}"
-        print(line, file=sys.stderr, flush=True)
+def _lines(pace: "Pace") -> Observer:
+    """A line says which epoch its numbers are of, and in a job of several ranks whose it is."""
+    rank = f"rank {own_number()}: " if expected() > 1 else ""
+
+    def show(report: EpochReport) -> None:
+        pace.count(report)
+        if pace.is_due(report, LINES_ELSEWHERE):
+            look = "" if report.look is None else f"look {report.look + 1}, "
+            place = f"{rank}{look}epoch {report.epoch + 1}/{report.n_epochs}"
+            left = f", {pace.left(report)} left" if pace.seconds >= 1 else ""
+            line = f"{place} {_numbers(report)} {pace.rows(report)}{left}"
+            print(line, file=sys.stderr, flush=True)
+
+    return show
 
 
-def _is_due(report: EpochReport, times: int) -> bool:
-    """So many times in all: a number shown is a number read from the device."""
-    done = report.epoch + 1
-    return done % max(1, report.n_epochs // times) == 0 or done == report.n_epochs
+class Pace:
+    """How fast training is, from the epochs there were."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._begun = self._last = clock()
+        self._epochs = 0
+        self._longest = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Since the first epoch began."""
+        return self._last - self._begun
+
+    def count(self, report: EpochReport) -> None:  # noqa: ARG002
+        """One more epoch is over."""
+        now = self._clock()
+        self._longest = max(self._longest, now - self._last)
+        self._last = now
+        self._epochs += 1
+
+    def is_due(self, report: EpochReport, times: int) -> bool:
+        """So many times in all, and every long epoch: a number shown is one read from a device."""
+        done = report.epoch + 1
+        few = done % max(1, report.n_epochs // times) == 0 or done == report.n_epochs
+        return few or self._longest >= LONG_EPOCH_SECONDS
+
+    def rows(self, report: EpochReport) -> str:
+        """Rows a second, and what was read for them."""
+        a_second = report.n_rows * self._epochs / max(self.seconds, 1e-9)
+        text = f"{_short(a_second)} rows/s"
+        return f"{text}, {_bytes(report.bytes_read)} read" if report.bytes_read else text
+
+    def left(self, report: EpochReport) -> str:
+        """The time until the last epoch, if all are as long as those before."""
+        each = self.seconds / max(1, self._epochs)
+        left = round(each * (report.n_epochs - report.epoch - 1))
+        return f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02}"
+
+
+def _short(number: float) -> str:
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number:.3g}"
+
+
+def _bytes(number: float) -> str:
+    place = 0
+    while number >= 1000 and place < len(UNITS) - 1:
+        number, place = number / 1000, place + 1
+    return f"{number:.3g} {UNITS[place]}"
 
 
 def _numbers(report: EpochReport) -> str:

@@ -1,7 +1,9 @@
 """Training rows on the device, walked in chunks or in shuffled mini-batches."""
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -11,6 +13,52 @@ from torch import Generator, Tensor
 # 54,000 x 400 -> 512, chunks of 1,024 to 4,096 rows were about equally fast, others slower.
 CPU_CHUNK_BYTES = 3 * 2**20
 GPU_CHUNK_BYTES = 2**30
+CPU_CHUNK_MOST = 2**13
+
+
+@runtime_checkable
+class AnyRows(Protocol):
+    """What is trained on: rows in memory, or rows that are read for every pass over them."""
+
+    @property
+    def n_total(self) -> int:
+        """Rows that a mean is over."""
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a graph can hold a step."""
+
+    @property
+    def bytes_read(self) -> int:
+        """From files, by this rank so far."""
+
+    @property
+    def holds(self) -> list[bool]:
+        """Which members leave rows out."""
+
+    @property
+    def held(self) -> Any:
+        """None if none does."""
+
+    def without_held(self) -> "AnyRows":
+        """The same for a pass that need not judge what members leave out."""
+
+    def by_holders(self) -> "AnyRows":
+        """The same, where each row counts as the members that leave it out count it."""
+
+    def chunks(self, size: int) -> Iterator["Rows"]:
+        """Pieces of at most ``size`` rows."""
+
+    def n_batches(self, size: int | None) -> int:
+        """How many batches of at most this size there are."""
+
+    def batches(
+        self, size: int | None, generator: Generator, *, skip: int = 0
+    ) -> Iterator["AnyRows"]:
+        """All rows at once for ``None``, else every row once in shuffled mini-batches.
+
+        The first ``skip`` batches are left out; what is drawn does not depend on that.
+        """
 
 
 @dataclass(frozen=True)
@@ -22,7 +70,8 @@ class Rows:
     these count when the member is judged by them; it sums to one. ``fold`` is the number of the
     fold that a row is in: rows of different folds must not be mixed with one another.
 
-    ``X`` has a leading axis where members see different rows.
+    ``X`` has a leading axis where members see different rows. Where others hold rows too, as the
+    ranks of a job do, ``total`` counts all there are, and ``places`` says which of these are here.
     """
 
     X: Float[Tensor, "*members n d"]
@@ -30,6 +79,34 @@ class Rows:
     weight: Float[Tensor, "_ n"] | None = None
     held: Float[Tensor, "_ n"] | None = None
     fold: Int[Tensor, " n"] | None = None
+    total: int | None = None
+    places: Int[Tensor, " n"] | None = None
+
+    @property
+    def n_total(self) -> int:
+        """Rows that a mean is over: all there are, wherever they are."""
+        return len(self) if self.total is None else self.total
+
+    bytes_read = 0
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether all of them lie there, and nowhere else, so that a graph can hold a step."""
+        return self.X.is_cuda and self.total is None
+
+    @property
+    def holds(self) -> list[bool]:
+        """Which members leave rows out."""
+        return [False] if self.held is None else (self.held.sum(1) > 0).tolist()
+
+    def without_held(self) -> "Rows":
+        """The same for a pass that need not judge what members leave out."""
+        return replace(self, held=None)
+
+    def by_holders(self) -> "Rows":
+        """The same, where each row counts as the members that leave it out count it."""
+        held = self.X.new_zeros(1, len(self)) if self.held is None else self.held
+        return Rows(self.X, self.y, held * self.n_total, total=self.total)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -40,23 +117,33 @@ class Rows:
             yield self
             return
         for start in range(0, len(self), size):
-            yield self._taken(slice(start, start + size))
+            yield self.taken(slice(start, start + size))
 
     def n_batches(self, size: int | None) -> int:
         """How many batches of at most this size there are."""
-        return 1 if size is None else -(-len(self) // size)
+        return 1 if size is None else -(-self.n_total // size)
 
-    def batches(self, size: int | None, generator: Generator) -> Iterator["Rows"]:
+    def batches(self, size: int | None, generator: Generator, *, skip: int = 0) -> Iterator["Rows"]:
         """All rows at once for ``None``, else every row once in shuffled mini-batches.
 
         These are as even as can be: a step by a few rows that were left over would undo others.
+        The first ``skip`` of them are left out; what is drawn does not depend on that.
         """
-        if size is None or size >= len(self):
+        if size is None or size >= self.n_total:
             yield self
             return
-        order = torch.randperm(len(self), generator=generator, device=generator.device)
-        for piece in order.to(self.X.device).tensor_split(self.n_batches(size)):
-            yield self._taken(piece)
+        order = torch.randperm(self.n_total, generator=generator, device=generator.device)
+        order = order.to(self.X.device)
+        here = None
+        if self.places is not None:
+            here = torch.full_like(order, -1)
+            here[self.places] = torch.arange(len(self), device=order.device)
+        for piece in order.tensor_split(self.n_batches(size))[skip:]:
+            if here is None:
+                yield self.taken(piece)
+            else:
+                found = here[piece]
+                yield replace(self.taken(found[found >= 0]), total=len(piece))
 
     def tensors(self) -> list[Tensor]:
         """All there are, in an order that depends on which there are."""
@@ -65,10 +152,14 @@ class Rows:
 
     def cloned(self) -> "Rows":
         """A copy that shares nothing with these rows."""
-        there = {name: part for name, part in vars(self).items() if part is not None}
-        return Rows(**{name: part.clone() for name, part in there.items()})
+        copies: dict[str, Any] = {
+            name: part.clone() for name, part in vars(self).items() if isinstance(part, Tensor)
+        }
+        return replace(self, **copies)
 
-    def _taken(self, chosen: slice | Tensor) -> "Rows":
+    def taken(self, chosen: slice | Tensor) -> "Rows":
+        """Some of them, by number."""
+
         def of(by_member: Tensor | None) -> Tensor | None:
             return None if by_member is None else by_member[:, chosen]
 
@@ -78,6 +169,11 @@ class Rows:
 
 
 def chunk_rows(widest: int, dtype: torch.dtype, device: torch.device) -> int:
-    """Rows a chunk, such that its widest activation fits the budget of the device."""
-    budget = CPU_CHUNK_BYTES if device.type == "cpu" else GPU_CHUNK_BYTES
-    return max(256, budget // (widest * dtype.itemsize))
+    """Rows a chunk, such that its widest activation fits the budget of the device.
+
+    On a CPU a power of two, so that the shares of several ranks can begin where chunks do.
+    """
+    if device.type != "cpu":
+        return max(256, GPU_CHUNK_BYTES // (widest * dtype.itemsize))
+    fitting = CPU_CHUNK_BYTES / (widest * dtype.itemsize)
+    return int(2 ** round(math.log2(min(max(256, fitting), CPU_CHUNK_MOST))))

@@ -93,6 +93,8 @@ WARM_UP_SHARE = 0.08
 FOLDS_LEAST_ROWS = 40
 FOLDS_LEAST_OF_A_GROUP = 10
 FOLDS_MOST_ROWS = 100_000
+# A hold-out of so many rows tells one thousandth from the next.
+MOST_VALIDATION_ROWS = 100_000
 SMOOTHING = 0.1
 # So few rows train in float64: it costs next to nothing, and a handful of rows can be a matter of
 # rounding.
@@ -245,6 +247,12 @@ def _early_stopping(values: Values, shape: DataShape, _: Kind) -> bool | str:
     return is_auto(fraction) and shape.n_rows > FOLDS_MOST_ROWS
 
 
+def _validation_fraction(values: Values, shape: DataShape, _: Kind) -> float | str:
+    """A tenth, but not more rows than can tell."""
+    few_enough = shape.n_rows <= 10 * MOST_VALIDATION_ROWS or values["early_stopping"] is not True
+    return AUTO if few_enough else MOST_VALIDATION_ROWS / shape.n_rows
+
+
 def _n_members(values: Values, _: DataShape, __: Kind) -> int:
     return _effort(values).n_members if values["early_stopping"] == "cross" else 1
 
@@ -284,6 +292,7 @@ _RULES: dict[str, Callable[[Values, DataShape, Kind], Any]] = {
     "warmup_epochs": _warmup_epochs,
     "dtype": _dtype,
     "early_stopping": _early_stopping,
+    "validation_fraction": _validation_fraction,
     "n_members": _n_members,
     "label_smoothing": _label_smoothing,
     "row_dtype": _row_dtype,

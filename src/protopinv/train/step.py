@@ -18,7 +18,8 @@ from protopinv.train.config import TrainConfig
 from protopinv.train.data_pass import Buffers, data_pass, evaluate, outputs_by_chunk
 from protopinv.train.optimizer import OPTIMIZERS, Block
 from protopinv.train.population import knob
-from protopinv.train.rows import Rows, chunk_rows
+from protopinv.train.ranks import ALONE, Ranks
+from protopinv.train.rows import AnyRows, Rows, chunk_rows
 from protopinv.train.stopping import Average, put_back
 
 # Steps whose weights may be further off than this are not taken. A heuristic: over many shapes and
@@ -72,6 +73,9 @@ class Step(ABC, Generic[SolvedKind]):
     becomes weights. The guard may change the ``manner`` of a solve on the way, and ends its errors
     with ``advice``. ``width`` counts the features; ``failures`` counts solves and data passes that
     failed, for each member, on the device.
+
+    All ``ranks`` draw the same from ``generator``: the order of batches, dropout on the bank. What
+    is drawn for rows comes from ``row_generator``, where each has its own.
     """
 
     advice = "Scale the features (scaling='feature'), or lower lr."
@@ -85,6 +89,8 @@ class Step(ABC, Generic[SolvedKind]):
         *,
         width: int,
         generator: Generator,
+        row_generator: Generator | None = None,
+        ranks: Ranks = ALONE,
         chunk: int | None = None,
     ) -> None:
         first = blocks[0].tensors[0]
@@ -99,8 +105,9 @@ class Step(ABC, Generic[SolvedKind]):
         self.chunk = chunk or chunk_rows(widest, kind, first.device)
         self.buffers = Buffers()
         self.generator = generator
+        self.ranks = ranks
         noise = knob(configs, "input_noise", first.device)
-        self.augment = Augment(config.mixup, noise, self.objective, generator)
+        self.augment = Augment(config.mixup, noise, self.objective, row_generator or generator)
         self.optimizer = OPTIMIZERS[config.optimizer](blocks, knob(configs, "lr", first.device))
         self.trained = tuple(tensor for block in blocks for tensor in block.tensors)
         self.failures = torch.zeros(self.n_members, 2, dtype=torch.long, device=first.device)
@@ -140,12 +147,12 @@ class Step(ABC, Generic[SolvedKind]):
         """What the history should hold of every epoch besides loss and rate, one a member."""
         return {}
 
-    def __call__(self, batch: Rows, factor: float) -> StepReport:
+    def __call__(self, batch: AnyRows, factor: float) -> StepReport:
         """Update on a batch at ``factor`` times the peak rate, unless it would harm."""
         self.optimizer.set_rate(factor)
         return self.update(batch)
 
-    def update(self, batch: Rows) -> StepReport:
+    def update(self, batch: AnyRows) -> StepReport:
         """The update at the rate that was set: nothing in here asks or tells a GPU's host."""
         with self._without_graph():
             return self._update(batch)
@@ -159,7 +166,7 @@ class Step(ABC, Generic[SolvedKind]):
         needs_graph = config.normalize_inputs or config.temperature or config.condition_penalty
         return torch.no_grad() if needs_graph else torch.inference_mode()
 
-    def _update(self, batch: Rows) -> StepReport:
+    def _update(self, batch: AnyRows) -> StepReport:
         solved, self._pending = self._pending or self.weights(training=True), None
         passed = data_pass(
             batch,
@@ -170,6 +177,7 @@ class Step(ABC, Generic[SolvedKind]):
             factors=solved.factors,
             augment=self.augment if self.augment else None,
             buffers=self.buffers,
+            ranks=self.ranks,
         )
         loss, error = passed.loss, solved.error
         if self.config.weight_penalty > 0:
@@ -203,7 +211,7 @@ class Step(ABC, Generic[SolvedKind]):
         self.failures += torch.stack([~solved, skip & solved], dim=1)
         return skip, torch.where(skip, torch.nan, loss)
 
-    def evaluate(self, rows: Rows) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
+    def evaluate(self, rows: AnyRows) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
         """Mean score and mean loss of the state as it stands, without noise or dropout."""
         same = self.config.hidden_dropout == 0 and self.average is None
         with self._without_graph():
@@ -211,7 +219,12 @@ class Step(ABC, Generic[SolvedKind]):
             # On a GPU what is solved here belongs to a graph of its own.
             self._pending = solved if same and not self.trained[0].is_cuda else None
             return evaluate(
-                rows, solved.weights, self.config.activation, self.objective, chunk=self.chunk
+                rows,
+                solved.weights,
+                self.config.activation,
+                self.objective,
+                chunk=self.chunk,
+                ranks=self.ranks,
             )
 
     def outputs(self, rows: Rows) -> Iterator[tuple[Rows, Outputs]]:
@@ -234,6 +247,28 @@ class Step(ABC, Generic[SolvedKind]):
                 put_back(mine, tensors)
             else:
                 put_back([t[member] for t in mine], [t[member] for t in tensors])
+
+    def dump(self) -> dict[str, Any]:
+        """All that lives through a run and is the same on all ranks, under names."""
+        return {
+            "trained": list(self.trained),
+            "optimizer": self.optimizer.dump(),
+            "average": None if self.average is None else self.average.dump(),
+            "failures": self.failures,
+            "form": self.manner.form,
+            "precision": str(self.manner.precision).removeprefix("torch."),
+            "generator": self.generator.get_state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there; tensors change in place."""
+        put_back(self.trained, state["trained"])
+        self.optimizer.restore(state["optimizer"])
+        if self.average is not None:
+            self.average.restore(state["average"])
+        self.failures.copy_(state["failures"])
+        self.solve_by(Manner(state["form"], getattr(torch, state["precision"])))
+        self.generator.set_state(state["generator"].cpu())
 
     def _add_weight_penalty(
         self, weights: Sequence[Tensor], gradients: Sequence[Tensor]

@@ -1,6 +1,7 @@
 """The best state so far, and an average of states, kept on the device."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -47,6 +48,16 @@ class Best:
             torch.where(better, epoch, kept_epoch),
         )
 
+    def dump(self) -> dict[str, Any]:
+        """All of it, under names."""
+        tensors, score, loss, epoch = self._kept
+        return {"tensors": list(tensors), "score": score, "loss": loss, "epoch": epoch}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        kept = tuple(state["tensors"]), state["score"], state["loss"], state["epoch"]
+        self._kept = kept
+
     def epochs_on_host(self) -> list[int | None]:
         """When each member was best, counted from zero; None before any. Reads the device."""
         return [epoch if epoch >= 0 else None for epoch in self._kept[3].tolist()]
@@ -77,6 +88,14 @@ class Average:
         rate = 1 - ((1 + self._steps) / (10 + self._steps)).clamp_max(self._decay)
         for average, tensor in zip(self.tensors, tensors, strict=True):
             average.lerp_(tensor, rate)
+
+    def dump(self) -> dict[str, Any]:
+        """The average, and how many steps it is over."""
+        return {"tensors": list(self.tensors), "steps": self._steps}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there, in place."""
+        put_back((*self.tensors, self._steps), (*state["tensors"], state["steps"]))
 
 
 def copied(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -11,21 +11,21 @@ from itertools import pairwise
 import torch
 
 from protopinv.train.config import TrainConfig
-from protopinv.train.source import Source
+from protopinv.train.settle import DataShape
 
 # Multiplications a pass over the rows and the bank from which on a second thread pays.
 WORK_FOR_THREADS = 2**30
 
 
-def work_of(source: Source, config: TrainConfig) -> int:
+def work_of(shape: DataShape, n_outputs: int, config: TrainConfig) -> int:
     """About how many multiplications one step takes, for all members."""
-    rows = len(source.X) * (1 + config.image_copies)
+    rows = shape.n_rows * (1 + config.image_copies)
     if config.batch_size is not None:
         rows = min(rows, config.batch_size)
-    d = int(source.X.shape[1])
+    d = shape.n_features
     if config.projection != "none" and config.n_components is not None:
         d = min(d, config.n_components)
-    sizes = (d, *config.widths, source.objective.n_outputs)
+    sizes = (d, *config.widths, n_outputs)
     through = sum(a * b for a, b in pairwise(sizes))
     p = config.n_prototypes
     solves = len(config.widths) * p**2 * (p + max(sizes))
@@ -33,14 +33,16 @@ def work_of(source: Source, config: TrainConfig) -> int:
 
 
 @contextmanager
-def threads_for(source: Source, config: TrainConfig, device: torch.device) -> Iterator[int]:
+def threads_for(
+    shape: DataShape, n_outputs: int, config: TrainConfig, device: torch.device
+) -> Iterator[int]:
     """One thread in here for small work on a CPU; afterwards as many as before.
 
     What is given says how many such works may run side by side: as many as there were threads.
     These do not wait for each other, so they do not spin.
     """
     before = torch.get_num_threads()
-    small = device.type == "cpu" and work_of(source, config) < WORK_FOR_THREADS
+    small = device.type == "cpu" and work_of(shape, n_outputs, config) < WORK_FOR_THREADS
     if not small or before == 1:
         yield 1
         return

@@ -1,0 +1,89 @@
+"""Rows that come as files, sparse matrices or maps of files, at the doors of the estimators."""
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from protopinv.errors import ConfigError, DataError
+from protopinv.estimators.classes import class_weights
+from protopinv.shards import ArrayRows, Block, Piece, RowSource, SparseRows
+from protopinv.shards.source import IN_MEMORY_BYTES, Wanted
+from protopinv.train.ranks import expected
+from protopinv.train.summary import LabelCounts
+from protopinv.train.survey import pieces_of
+
+Fitted = TypeVar("Fitted")
+
+
+def as_source(X: Any, y: Any, sample_weight: Any) -> RowSource | None:
+    """A source of rows, where X is one or should be read as one; None for anything else."""
+    if isinstance(X, RowSource):
+        if y is not None or sample_weight is not None:
+            raise DataError(
+                "A source of rows brings its targets and weights along. y or sample_weight were "
+                "given too. Leave them out, or name their columns in open_rows."
+            )
+        return X
+    if y is None:
+        return None
+    if isinstance(X, np.memmap) and X.ndim == 2 and X.nbytes > IN_MEMORY_BYTES:
+        return ArrayRows(X, y, sample_weight)
+    if issparse(X) and X.ndim == 2 and X.shape[0]:
+        return SparseRows(X, y, sample_weight)
+    return None
+
+
+def is_small(source: RowSource) -> bool:
+    """Whether the rows are read once and then trained on as arrays are."""
+    return expected() == 1 and source.fits_in_memory()
+
+
+def with_names(estimator: Fitted, source: RowSource) -> Fitted:
+    """The estimator with the names of the features, where the source knows them."""
+    if source.names is not None:
+        vars(estimator)["feature_names_in_"] = np.array(source.names, dtype=object)
+    return estimator
+
+
+def with_class_weight(source: RowSource, class_weight: Any) -> RowSource:
+    """The same rows, each of which counts as its class does, too."""
+    if class_weight is None:
+        return source
+    if not source.is_column:
+        raise ConfigError(
+            "class_weight goes with one class a row. There are several labels a row. Use weights "
+            "of rows."
+        )
+    counts = LabelCounts()
+    for block, piece in pieces_of(source, source.blocks, features=False):
+        mass = np.ones(len(piece.X)) if piece.weight is None else piece.weight
+        counts.add(np.asarray(piece.y), mass, block.file)
+    labels = counts.labels()
+    each = np.array([counts.mass[label] for label in labels.tolist()])
+    weights = class_weights(class_weight, labels, each)
+    factors = np.ones(len(labels)) if weights is None else weights / each
+    return _Weighted(source, labels, factors)
+
+
+class _Weighted(RowSource):
+    """Rows of another source, each of which counts as its class does, too."""
+
+    def __init__(
+        self, source: RowSource, labels: NDArray[Any], factors: NDArray[np.float64]
+    ) -> None:
+        self._source, self._labels, self._factors = source, labels, factors
+        for name in ("blocks", "n_features", "names", "is_column", "n_bytes", "memory"):
+            setattr(self, name, getattr(source, name))
+
+    def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
+        for piece in self._source.read(block, wanted):
+            factor = self._factors[np.searchsorted(self._labels, np.asarray(piece.y))]
+            weight = factor if piece.weight is None else piece.weight * factor
+            yield piece._replace(weight=weight)
+
+    def fingerprint(self) -> dict[str, Any]:
+        factors = dict(zip(map(str, self._labels.tolist()), self._factors.tolist(), strict=True))
+        return {**self._source.fingerprint(), "class_weight": factors}

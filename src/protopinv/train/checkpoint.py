@@ -1,0 +1,319 @@
+"""A training as a file: all that lives through it, so that it can go on as if nothing happened.
+
+Safetensors, with everything that is not a tensor as JSON in its header. Written to a temporary
+file, synced and renamed; the one before is kept beside it.
+"""
+
+import json
+import os
+import shutil
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from protopinv.errors import CheckpointError, CheckpointWarning, ConfigError
+from protopinv.files import replacing, require_file
+from protopinv.train.loop import Run, StopTraining
+from protopinv.train.ranks import ALONE, Ranks
+
+FORMAT = 1
+UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+# The fields of a fingerprint that are compared, and what they are called in messages.
+PARTS = {"rows": "other rows", "configuration": "another configuration"}
+
+
+@dataclass(frozen=True)
+class Every:
+    """After so many epochs, or so many seconds."""
+
+    epochs: int | None = None
+    seconds: float | None = None
+
+    @classmethod
+    def of(cls, given: int | str) -> "Every":
+        """From a number of epochs, or a time such as "30s", "10min" or "1h"."""
+        if isinstance(given, int) and not isinstance(given, bool) and given >= 1:
+            return cls(epochs=given)
+        text = given.strip() if isinstance(given, str) else ""
+        for unit, seconds in sorted(UNITS.items(), key=lambda item: -len(item[0])):
+            if text.endswith(unit):
+                try:
+                    time = float(text.removesuffix(unit)) * seconds
+                except ValueError:
+                    break
+                if time > 0:
+                    return cls(seconds=time)
+        if text.isdigit() and int(text) >= 1:
+            return cls(epochs=int(text))
+        raise ConfigError(
+            "checkpoint_every must be a number of epochs or a time such as '30s', '10min' or '1h'. "
+            f"Got {given!r}. Change it."
+        )
+
+
+@dataclass
+class Checkpoints:
+    """Where checkpoints go, how often, and whether to go on from the one that is there."""
+
+    path: Path
+    every: Every
+    resume: bool = False
+    ranks: Ranks = ALONE
+    clock: Callable[[], float] = field(default=lambda: 0.0)
+    _fingerprint: dict[str, Any] = field(default_factory=dict)
+    _runs: dict[int, Run] = field(default_factory=dict)
+    _looks: dict[int, float] = field(default_factory=dict)
+    _saved: dict[str, Any] = field(default_factory=dict)
+    _last: float = 0.0
+    _spent: float = 0.0
+    _epochs: int = 0
+    _signalled: int = 0
+
+    def saved_seed(self) -> int | None:
+        """The seed of the training to go on with, if there is one."""
+        if not self._saved and self.resume:
+            self._saved = self._read_by_first()
+        return None if not self._saved else int(self._saved["seed"])
+
+    def begin(self, fingerprint: dict[str, Any], seed: int, *, keep_seed: bool) -> None:
+        """Before training: refuse a file that cannot be written, or is of another training."""
+        if self.ranks.is_first:
+            require_file(self.path)
+        self._fingerprint = {**fingerprint, "seed": seed}
+        self._last = self.clock()
+        if self.saved_seed() is not None:
+            theirs = dict(self._saved["fingerprint"])
+            if not keep_seed:
+                theirs["seed"] = seed
+            _require_same(self.path, theirs, json.loads(json.dumps(self._fingerprint)))
+            self._spent = float(self._saved["seconds"])
+            self._looks = {int(k): v for k, v in self._saved["looks"].items()}
+
+    @property
+    def spent(self) -> float:
+        """Seconds of the trainings before this one went on."""
+        return self._spent
+
+    def watch(self, number: int, run: Run) -> Run:
+        """A training of candidate ``number``: put where it was, if that is known."""
+        state = self._saved.get("runs", {}).get(str(number)) if self._saved else None
+        if state is not None:
+            device = run.step.trained[0].device
+            placed = _on(state, device)
+            run.restore(placed)
+            own = placed["ranks"].get(str(self.ranks.number))
+            if own is not None and len(placed["ranks"]) == self.ranks.size:
+                run.step.augment.restore(own)
+        self._runs[number] = run
+        run.after_step = self._after_step
+        return run
+
+    def look_is_over(self, number: int, loss: float) -> float:
+        """Remember what a look has shown, once; a look that was taken before the stop counts."""
+        return self._looks.setdefault(number, loss)
+
+    def _after_step(self, run: Run) -> None:
+        due = self._is_due(run)
+        stop, save = self.ranks.agree(self._signalled > 0, due)
+        if save or stop:
+            self.write()
+        if stop:
+            raise StopTraining
+
+    def _is_due(self, run: Run) -> bool:
+        if self.every.seconds is not None:
+            return self.clock() - self._last >= self.every.seconds
+        if run.is_within_epoch:
+            return False
+        self._epochs += 1
+        return self._epochs % (self.every.epochs or 1) == 0
+
+    def write(self) -> None:
+        """All there is to know, now."""
+        runs = {}
+        for number, run in self._runs.items():
+            # what ranks have each for themselves; alone it is a part of the step
+            own = self.ranks.gather(run.step.augment.dump())
+            runs[str(number)] = {
+                **run.dump(),
+                "ranks": {str(rank): each for rank, each in enumerate(own)},
+            }
+        self._last = self.clock()
+        if not self.ranks.is_first:
+            return
+        state = {
+            "format": FORMAT,
+            "fingerprint": self._fingerprint,
+            "seed": self._fingerprint["seed"],
+            "seconds": self._spent + self._last,
+            "looks": {str(number): loss for number, loss in self._looks.items()},
+            "runs": runs,
+        }
+        tensors: dict[str, Tensor] = {}
+        text = json.dumps(_flattened(state, "", tensors))
+        with replacing(self.path) as temporary:
+            save_file(tensors, temporary, metadata={"protopinv": text})
+            _keep_previous(self.path)
+
+    def _read_by_first(self) -> dict[str, Any]:
+        """What the first rank finds, for all."""
+        found: dict[str, Any] | Exception = {}
+        if self.ranks.is_first:
+            try:
+                found = read(self.path)
+            except CheckpointError as error:
+                found = error
+        (first, *_) = self.ranks.gather(found)
+        if isinstance(first, Exception):
+            raise first
+        return first
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """In here Ctrl-C and SIGTERM end the training after the next step, with a checkpoint.
+
+        A second Ctrl-C ends it at once.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(_: int, __: Any) -> None:
+            self._signalled += 1
+            if self._signalled > 1:
+                raise KeyboardInterrupt
+
+        kinds = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(kind, stop) for kind in kinds]
+        try:
+            yield
+        finally:
+            for kind, handler in zip(kinds, before, strict=True):
+                signal.signal(kind, handler)
+
+
+def previous(path: Path) -> Path:
+    """Where the checkpoint before the last one is."""
+    return path.with_name(path.name + ".previous")
+
+
+def _keep_previous(path: Path) -> None:
+    if not path.exists():
+        return
+    kept = previous(path)
+    link = kept.with_name(kept.name + ".new")
+    link.unlink(missing_ok=True)
+    try:
+        os.link(path, link)
+    except OSError:  # a file system without links
+        shutil.copyfile(path, link)
+    link.replace(kept)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The last checkpoint, or the one before where the last is damaged; {} without any."""
+    there = [each for each in (path, previous(path)) if each.exists()]
+    if not there:
+        return {}
+    for number, each in enumerate(there):
+        try:
+            state = _read(each)
+        except (SafetensorError, OSError, ValueError, KeyError, IndexError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            continue
+        if state.get("format") != FORMAT:
+            raise CheckpointError(
+                f"A checkpoint must be of format {FORMAT}. {each} is of format "
+                f"{state.get('format')!r}. Go on with the version that wrote it, or start anew "
+                "without --resume."
+            )
+        if number > 0:
+            warnings.warn(
+                CheckpointWarning(f"{path} is damaged ({reason}). Went on from {each}."),
+                stacklevel=2,
+            )
+        return state
+    raise CheckpointError(
+        f"A checkpoint must be readable. {path} is not ({reason}). Start anew without --resume, or "
+        "put back a copy."
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with safe_open(path, "pt") as file:
+        text = (file.metadata() or {})["protopinv"]
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    state: dict[str, Any] = _nested(json.loads(text), tensors)
+    return state
+
+
+def _flattened(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """The same with every tensor taken out and named instead."""
+    if isinstance(value, Tensor):
+        tensors[name] = value.detach().cpu().contiguous().clone()
+        return {"tensor": name}
+    if isinstance(value, Mapping):
+        return {
+            key: _flattened(each, f"{name}.{key}".strip("."), tensors)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_flattened(each, f"{name}.{i}", tensors) for i, each in enumerate(value)]
+    return value
+
+
+def _nested(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {"tensor"}:
+            return tensors[value["tensor"]]
+        return {key: _nested(each, tensors) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_nested(each, tensors) for each in value]
+    return value
+
+
+def _on(value: Any, device: torch.device) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {key: _on(each, device) for key, each in value.items()}
+    return [_on(each, device) for each in value] if isinstance(value, list) else value
+
+
+def _require_same(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+    """Raise CheckpointError that says what differs."""
+    differing = list(_differences(theirs, ours, ""))
+    if not differing:
+        return
+    name, there, here = differing[0]
+    kind = PARTS.get(name.split(".")[0], "another training")
+    more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
+    raise CheckpointError(
+        f"A checkpoint goes on with the same rows and configuration. {path} is of {kind}: "
+        f"{name.split('.', 1)[-1]} was {_short(there)} and is {_short(here)}{more}. Give what it "
+        "was made with, or start anew without --resume."
+    )
+
+
+def _differences(one: Any, other: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in dict.fromkeys([*one, *other]):
+            inner = f"{name}.{key}".strip(".")
+            yield from _differences(one.get(key), other.get(key), inner)
+    elif one != other:
+        yield name, one, other
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,176 @@
+"""Several processes that train one bank: each reads its own rows, sums are shared.
+
+The only place that knows of ranks and of torch.distributed. A job is started by ``torchrun``; who
+is alone pays nothing.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from protopinv.errors import RankError
+from protopinv.shards import Block
+
+Thing = TypeVar("Thing")
+
+# A rank that is not heard of for so long is lost. Reading a large block may take minutes.
+PATIENCE = timedelta(minutes=10)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those of a job."""
+
+    number: int = 0
+    size: int = 1
+
+    def agree(self, *wishes: bool) -> list[bool]:
+        """For each wish whether any rank has it."""
+        if self.size == 1:
+            return list(wishes)
+        wanted = torch.tensor([float(wish) for wish in wishes])
+        self.add_up([wanted])
+        return [bool(number) for number in wanted.tolist()]
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this one writes files and speaks for all."""
+        return self.number == 0
+
+    def share(self, blocks: Sequence[Block]) -> list[Block]:
+        """The blocks of this rank: each goes to the one that has the fewest rows so far."""
+        return [
+            block
+            for block, owner in zip(blocks, owners(blocks, self.size), strict=True)
+            if owner == self.number
+        ]
+
+    def add_up(self, tensors: Sequence[Tensor]) -> None:
+        """Every tensor becomes the sum over all ranks, by one message."""
+        if self.size == 1:
+            return
+        import torch.distributed as dist
+
+        flat = torch.cat([tensor.flatten() for tensor in tensors])
+        with _named():
+            dist.all_reduce(flat)
+        start = 0
+        for tensor in tensors:
+            tensor.copy_(flat[start : start + tensor.numel()].view(tensor.shape))
+            start += tensor.numel()
+
+    def gather(self, thing: Thing) -> list[Thing]:
+        """What every rank has, in their order; a few numbers or rows, no more."""
+        if self.size == 1:
+            return [thing]
+        import torch.distributed as dist
+
+        found: list[Any] = [None] * self.size
+        with _named():
+            dist.all_gather_object(found, thing)
+        return found
+
+    def require_same(self, tensors: Sequence[Tensor]) -> None:
+        """Raise RankError unless all ranks hold the same numbers, bit for bit."""
+        if self.size == 1:
+            return
+        mine = [_fingerprint(tensor) for tensor in tensors]
+        others = self.gather(mine)
+        for number, theirs in enumerate(others):
+            if theirs != others[0]:
+                raise RankError(
+                    "All ranks must hold the same bank. That of rank "
+                    f"{number} differs from that of rank 0. Use machines of one kind, with the "
+                    "same versions and the same number of threads."
+                )
+
+
+ALONE = Ranks()
+
+
+def _fingerprint(tensor: Tensor) -> int:
+    raw = tensor.detach().cpu().contiguous().view(torch.uint8).to(torch.int64)
+    places = torch.arange(1, raw.numel() + 1)
+    return int((raw.flatten() * places).sum())
+
+
+def owners(blocks: Sequence[Block], size: int) -> list[int]:
+    """Which rank reads each block: the one with the fewest rows so far, the first of several."""
+    rows = [0] * size
+    found = []
+    for block in blocks:
+        owner = rows.index(min(rows))
+        rows[owner] += block.n_rows
+        found.append(owner)
+    return found
+
+
+def expected() -> int:
+    """How many ranks the job has that we were started in; 1 elsewhere."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
+
+
+def own_number() -> int:
+    """The number of this process in its job."""
+    return int(os.environ["RANK"]) if expected() > 1 else 0
+
+
+def is_first() -> bool:
+    """Whether this process speaks for the job, and writes its files."""
+    return own_number() == 0
+
+
+def join(device: torch.device) -> Ranks:
+    """The ranks of the job that torchrun started us in; ALONE elsewhere."""
+    if expected() == 1:
+        return ALONE
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
+        with _named():
+            dist.init_process_group(backend, timeout=PATIENCE)
+    return Ranks(dist.get_rank(), dist.get_world_size())
+
+
+def local_device(device: torch.device) -> torch.device:
+    """The GPU of this process: each of a machine's ranks has its own."""
+    local = os.environ.get("LOCAL_RANK")
+    if local is None or str(device) != "cuda":
+        return device
+    mine = torch.device("cuda", int(local) % torch.cuda.device_count())
+    torch.cuda.set_device(mine)
+    return mine
+
+
+def leave() -> None:
+    """End what ``join`` began."""
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+@contextmanager
+def _named() -> Any:
+    """Say in our words that another rank is gone."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        raise RankError(
+            f"All ranks of a job must live until it is over. One was lost ({_reason(error)}). Look "
+            "at its log; start again with --resume to go on from the last checkpoint."
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """What torch says, without where in its source it says so."""
+    first = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
+    text = first.rsplit("] ", 1)[-1] if first.startswith("[/") else first
+    return "connection closed" if "closed by peer" in first else text[:120]

@@ -1,0 +1,419 @@
+"""Rows that are read again for every pass over them, as the network sees them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Generator, Tensor
+
+from protopinv.features import FeatureMap, Front
+from protopinv.objective import Objective
+from protopinv.shards import Block, Piece, RowSource
+from protopinv.shards.prefetch import AHEAD
+from protopinv.shards.source import Wanted
+from protopinv.train.ranks import Ranks, owners
+from protopinv.train.rows import CPU_CHUNK_MOST, Rows
+from protopinv.train.source import piece_rows, seen_by_network
+from protopinv.train.survey import Parts, Sample, Survey, pieces_of, rows_a_piece
+
+# Mini-batches are drawn from so many rows at a time, which come from blocks in a random order.
+WINDOW_ROWS = 2**17
+
+
+@dataclass(frozen=True)
+class View:
+    """How rows as they came become what the network sees."""
+
+    front: Front | None
+    features: FeatureMap
+    objective: Objective
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def exact(self) -> torch.dtype:
+        """The number type of targets and weights."""
+        return torch.float32 if self.dtype == torch.bfloat16 else self.dtype
+
+    def inputs(self, X: NDArray[Any]) -> Float[Tensor, "n d"]:
+        """Projected rows, made in pieces that stay in cache."""
+        n, d = len(X), self.features.n_components
+        Z = torch.empty(n, d, dtype=self.dtype, device=self.device)
+        size = piece_rows(X.shape[1], self.front, self.device)
+        for start in range(0, n, size):
+            rows = self.placed(X[start : start + size])
+            seen = seen_by_network(rows, self.front)
+            Z[start : start + size] = self.features.project(seen)
+        return Z
+
+    def targets(self, y: NDArray[Any]) -> Tensor:
+        """Encoded, in the type they are judged in."""
+        targets = torch.from_numpy(np.ascontiguousarray(self.objective.encode(y)))
+        targets = targets.to(self.exact) if targets.is_floating_point() else targets
+        return targets.to(self.device)
+
+    def placed(self, X: NDArray[Any]) -> Tensor:
+        """Numbers on the device; a GPU fetches them beside its work."""
+        native = X.dtype.isnative and X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
+        rows = torch.from_numpy(np.require(X if native else X.astype(np.float64), None, ["C", "W"]))
+        if self.device.type == "cpu":
+            return rows
+        return rows.pin_memory().to(self.device, non_blocking=True)
+
+
+@dataclass(frozen=True)
+class Counting:
+    """What rows count: once each, by their weights, and by the members that leave them out.
+
+    ``mean`` is that of the weights of all rows; None counts each once. With folds ``n_full``
+    members see all rows, and ``fold_mass`` is what the rows of each fold count together.
+    """
+
+    n: int
+    mean: float | None = None
+    n_full: int = 0
+    fold_mass: tuple[float, ...] = ()
+
+    @property
+    def n_members(self) -> int:
+        """Members that count rows differently."""
+        return self.n_full + len(self.fold_mass)
+
+    def weights(
+        self, mass: NDArray[np.float64], fold: NDArray[np.int64], dtype: torch.dtype
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """What rows count to train on, and to judge those who leave them out."""
+        if self.mean is None and not self.fold_mass:
+            return None, None
+        weight = torch.from_numpy(mass / (self.mean or 1.0))[None]
+        if not self.fold_mass:
+            return weight.to(dtype), None
+        # in units in which all rows count ``n`` together
+        folds = torch.tensor(self.fold_mass, dtype=torch.float64)[:, None] / (self.mean or 1.0)
+        left_out = torch.from_numpy(fold) == torch.arange(len(folds))[:, None]
+        seen = weight * ~left_out * (self.n / (self.n - folds))
+        held = weight * left_out / folds
+        full = weight.expand(self.n_full, -1)
+        nothing = torch.zeros_like(full)
+        return torch.cat([full, seen]).to(dtype), torch.cat([nothing, held]).to(dtype)
+
+
+@dataclass(frozen=True)
+class StreamedRows:
+    """The rows of a source that are trained on, or those that are held out.
+
+    Every pass reads them again: this rank's blocks, in order or for mini-batches in a random one.
+    """
+
+    source: RowSource
+    view: View
+    parts: Parts
+    ranks: Ranks
+    counting: Counting
+    trained: dict[int, int]
+    held_out: bool = False
+    judges: bool = True
+
+    on_gpu = False
+
+    @property
+    def bytes_read(self) -> int:
+        """By this rank so far, in all passes."""
+        return self.source.bytes_read
+
+    @property
+    def n_total(self) -> int:
+        """Rows on all ranks."""
+        return self.counting.n
+
+    @property
+    def holds(self) -> list[bool]:
+        """Which members leave rows out."""
+        n_folds = len(self.counting.fold_mass)
+        return [False] * self.counting.n_full + [True] * n_folds if n_folds else [False]
+
+    @property
+    def held(self) -> bool | None:
+        """Whether members leave rows out; None if not."""
+        return True if self.counting.fold_mass else None
+
+    def without_held(self) -> "StreamedRows":
+        """The same for a pass that need not judge what members leave out."""
+        return replace(self, judges=False)
+
+    def by_holders(self) -> "StreamedRows":
+        """The same, where each row counts as the members that leave it out count it."""
+        return _ByHolders(**vars(self))
+
+    def crossed(self, n_full: int, fold_masses: Sequence[float]) -> "StreamedRows":
+        """The same for so many members that see all rows, and one for each fold."""
+        mean = self.counting.mean
+        counting = Counting(self.counting.n, mean, n_full, tuple(fold_masses))
+        return replace(self, counting=counting)
+
+    def chunks(self, size: int) -> Iterator[Rows]:
+        """This rank's rows, so many at a time; an empty chunk if there are none.
+
+        Chunks begin at multiples of ``size``, by the number of a row among all: so they are the
+        same for any number of ranks, and for rows in memory.
+        """
+        low, high = self._range(size)
+        empty = True
+        for parts in regrouped(self._pieces(low, high), low, high, size):
+            rows = self._rows(parts)
+            if len(rows):
+                empty = False
+                yield rows
+        if empty:
+            yield self._nothing()
+
+    def _range(self, size: int) -> tuple[int, int]:
+        """The rows of this rank, by number: an even share, up to a chunk."""
+        n, ranks = self.source.n_rows, self.ranks
+        low, high = (
+            min(n, round(n * number / ranks.size / size) * size)
+            for number in (ranks.number, ranks.number + 1)
+        )
+        return low, n if ranks.number == ranks.size - 1 else high
+
+    def _pieces(self, low: int, high: int) -> Iterator[tuple[Block, Piece]]:
+        inside = [b for b in self.source.blocks if b.start < high and b.start + b.n_rows > low]
+        return pieces_of(self.source, inside)
+
+    def n_batches(self, size: int | None) -> int:
+        """How many batches of at most this size there are."""
+        return 1 if size is None else -(-self.n_total // size)
+
+    def batches(
+        self, size: int | None, generator: Generator, *, skip: int = 0
+    ) -> "Iterator[Rows | StreamedRows]":
+        """All rows at once for ``None``, else every row once in mini-batches.
+
+        Blocks come in a random order, and rows are shuffled within a window of them. Which rows
+        make a batch does not depend on who reads them: each rank gives those of its own blocks.
+        The first ``skip`` batches are left out, and what only they need is not read.
+        """
+        if size is None or size >= self.n_total:
+            yield self
+            return
+        blocks = self.source.blocks
+        order = torch.randperm(len(blocks), generator=generator, device=generator.device).tolist()
+        bounds = _even(self.n_total, self.n_batches(size))
+        step = max(1, WINDOW_ROWS // size)
+        starts = [*bounds[:-1:step], self.n_total]
+        windows = self._windows([blocks[number] for number in order], starts[skip // step :])
+        for number in range(len(starts) - 1):
+            low, high = starts[number], starts[number + 1]
+            shuffled = torch.randperm(high - low, generator=generator, device=generator.device)
+            if number < skip // step:
+                continue
+            places, rows = next(windows)
+            here = torch.full((high - low,), -1, dtype=torch.long)
+            here[places - low] = torch.arange(len(places))
+            here = here.to(shuffled.device)
+            inner = [bound - low for bound in bounds if low <= bound <= high]
+            left_out = max(0, skip - number * step)
+            for first, last in list(pairwise(inner))[left_out:]:
+                found = here[shuffled[first:last]]
+                chosen = found[found >= 0].to(rows.X.device)
+                yield replace(rows.taken(chosen), total=last - first)
+
+    def _windows(
+        self, blocks: Sequence[Block], starts: Sequence[int]
+    ) -> Iterator[tuple[Tensor, Rows]]:
+        """For each stretch of the stream of rows this rank's part of it, and their places in it."""
+        counts = [self.trained.get(block.start, 0) for block in blocks]
+        begins = np.cumsum([0, *counts]).tolist()
+        owner = owners(
+            [replace(b, n_rows=n) for b, n in zip(blocks, counts, strict=True)], self.ranks.size
+        )
+        mine = [
+            (block, begin)
+            for block, begin, n, whose in zip(blocks, begins, counts, owner, strict=False)
+            if whose == self.ranks.number and begin + n > starts[0]
+        ]
+        place = {block.start: begin for block, begin in mine}
+        window = WINDOW_ROWS // self.ranks.size // rows_a_piece(self.source)
+        read = pieces_of(self.source, [block for block, _ in mine], n_ahead=max(AHEAD, window))
+        pending: list[tuple[int, Rows]] = []
+        begins_left = [begin for _, begin in mine]
+        upto = 0  # rows before this place have been read, as far as they are ours
+        exhausted = not mine
+        for low, high in pairwise(starts):
+            while not exhausted and upto < high:
+                found = next(read, None)
+                if found is None:
+                    exhausted = True
+                    break
+                block, piece = found
+                rows = self._rows([(block, piece)])
+                pending.append((place[block.start], rows))
+                place[block.start] += len(rows)
+                upto = place[block.start]
+                if piece.first + len(piece.X) == block.n_rows:
+                    begins_left.pop(0)
+                    upto = begins_left[0] if begins_left else self.n_total
+            pending, taken = _split(pending, low, high)
+            yield _together(taken, self._nothing())
+
+    def _rows(self, parts: Sequence[tuple[Block, Piece]]) -> Rows:
+        """Those rows of some pieces that are asked for, as the network sees them."""
+        Xs, ys, masses, folds = [], [], [], []
+        for block, piece in parts:
+            out = self.parts.held(block, piece)
+            kept: Any = out if self.held_out else ~out
+            kept = slice(None) if kept.all() else kept
+            mass = np.ones(len(piece.X)) if piece.weight is None else piece.weight
+            Xs.append(piece.X[kept])
+            ys.append(np.asarray(piece.y)[kept])
+            masses.append(mass[kept])
+            if self.counting.fold_mass:
+                folds.append(self.parts.folds(block, piece)[kept])
+        fold = _whole(folds) if folds else np.zeros(0, dtype=np.int64)
+        return self._seen(_whole(Xs), _whole(ys), _whole(masses), fold)
+
+    def _seen(
+        self,
+        X: NDArray[Any],
+        y: NDArray[Any],
+        mass: NDArray[np.float64],
+        fold: NDArray[np.int64],
+    ) -> Rows:
+        device, exact = self.view.device, self.view.exact
+        weight, held = self.counting.weights(mass, fold, exact)
+        return Rows(
+            self.view.inputs(X),
+            self.view.targets(y),
+            None if weight is None else weight.to(device),
+            None if held is None or not self.judges else held.to(device),
+            torch.from_numpy(fold).to(device) if self.counting.fold_mass else None,
+        )
+
+    def of_sample(self, sample: Sample) -> Rows:
+        """Some rows that were kept, as if they were all."""
+        return self._seen(sample.X, sample.y, sample.weight, sample.fold)
+
+    def resident(self) -> Rows:
+        """This rank's rows, read once and kept."""
+        whole = _joined(list(self.chunks(CPU_CHUNK_MOST)))
+        if self.ranks.size == 1:
+            return whole
+        counts = self.ranks.gather(len(whole))
+        before = sum(counts[: self.ranks.number])
+        places = torch.arange(before, before + len(whole), device=whole.X.device)
+        return replace(whole, total=self.n_total, places=places)
+
+    def _nothing(self) -> Rows:
+        width = self.source.n_features
+        y = np.asarray(next(self.source.read(self.source.blocks[0], Wanted(1))).y)[:0]
+        fold = np.zeros(0, dtype=np.int64)
+        return self._seen(np.empty((0, width)), y, np.ones(0), fold)
+
+
+class _ByHolders(StreamedRows):
+    """Rows that count as the members that leave them out count them."""
+
+    def _seen(self, *given: Any) -> Rows:
+        rows = super()._seen(*given)
+        held = rows.X.new_zeros(1, len(rows)) if rows.held is None else rows.held
+        return Rows(rows.X, rows.y, held * self.n_total)
+
+
+def regrouped(
+    pieces: Iterator[tuple[Block, Piece]], low: int, high: int, size: int
+) -> Iterator[list[tuple[Block, Piece]]]:
+    """Consecutive rows from ``low`` to ``high``, cut at multiples of ``size``."""
+    waiting: list[tuple[Block, Piece]] = []
+    for block, piece in pieces:
+        begin = block.start + piece.first
+        at, end = max(low, begin), min(high, begin + len(piece.X))
+        while at < end:
+            border = min(end, (at // size + 1) * size)
+            waiting.append((block, _cut(piece, at - begin, border - begin)))
+            at = border
+            if border % size == 0:
+                yield waiting
+                waiting = []
+    if waiting:
+        yield waiting
+
+
+def _whole(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _cut(piece: Piece, first: int, last: int) -> Piece:
+    X, y, weight, start = piece
+    return Piece(
+        X[first:last],
+        None if y is None else y[first:last],
+        None if weight is None else weight[first:last],
+        start + first,
+    )
+
+
+def _even(n: int, parts: int) -> list[int]:
+    """Bounds of parts that differ by one row at most, as ``tensor_split`` makes them."""
+    size, more = divmod(n, parts)
+    sizes = [*([size + 1] * more), *([size] * (parts - more))]
+    return list(accumulate(sizes, initial=0))
+
+
+def _split(
+    pending: list[tuple[int, Rows]], low: int, high: int
+) -> tuple[list[tuple[int, Rows]], list[tuple[int, Rows]]]:
+    """What comes later, and what lies in the window."""
+    later, taken = [], []
+    for start, whole in pending:
+        begin = max(start, low)  # rows before that are of batches that were left out
+        rows = whole.taken(slice(begin - start, None)) if begin > start else whole
+        inside = min(len(rows), max(0, high - begin))
+        if inside:
+            taken.append((begin, rows if inside == len(rows) else rows.taken(slice(0, inside))))
+        if inside < len(rows):
+            later.append((begin + inside, rows.taken(slice(inside, None)) if inside else rows))
+    return later, taken
+
+
+def _together(parts: Sequence[tuple[int, Rows]], nothing: Rows) -> tuple[Tensor, Rows]:
+    if not parts:
+        return torch.zeros(0, dtype=torch.long), nothing
+    places = torch.cat([torch.arange(begin, begin + len(rows)) for begin, rows in parts])
+    return places, _joined([rows for _, rows in parts])
+
+
+def _joined(parts: Sequence[Rows]) -> Rows:
+    if len(parts) == 1:
+        return parts[0]
+
+    def of(name: str, dim: int) -> Tensor | None:
+        there = [getattr(part, name) for part in parts]
+        return None if there[0] is None else torch.cat(there, dim=dim)
+
+    X, y = of("X", 0), of("y", 0)
+    if X is None or y is None:
+        raise AssertionError
+    return Rows(X, y, of("weight", 1), of("held", 1), of("fold", 0))
+
+
+def streamed(
+    source: RowSource, view: View, parts: Parts, ranks: Ranks, found: Survey
+) -> tuple[StreamedRows, StreamedRows | None]:
+    """Rows to train on, and those held out if there are any."""
+    weighted = found.is_weighted
+    made = []
+    for part in (0, 1):
+        n = int(found.counts[part])
+        mean = float(found.masses[part]) / max(1, n) if weighted else None
+        made.append(
+            StreamedRows(
+                source, view, parts, ranks, Counting(n, mean), found.trained, held_out=part == 1
+            )
+        )
+    trained, held = made
+    return trained, held if held.n_total else None

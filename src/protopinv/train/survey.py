@@ -1,0 +1,319 @@
+"""One pass over rows that are not in memory: targets, moments of features, and a sample.
+
+Which rows are held out, which fold a row is in and which rows are sampled follows from keys of
+their places alone. So it depends neither on the order of reading nor on who reads what.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from protopinv.errors import DataError
+from protopinv.features import Moments, moments_of_chunk
+from protopinv.shards import Block, Piece, RowSource, ahead, file_keys, keys_of
+from protopinv.shards.prefetch import AHEAD
+from protopinv.shards.source import Wanted
+from protopinv.train.ranks import Ranks
+from protopinv.train.settle import FOLDS
+from protopinv.train.summary import LabelCounts, Summary
+
+# Quantiles, first banks and what else a few rows can tell come from so many of them, and from so
+# many of every class.
+SAMPLE_ROWS = 20_000
+SAMPLE_OF_A_GROUP = 256
+# Numbers that are read at a time.
+PIECE_NUMBERS = 2**20
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Which rows are held out to validate on: a share of all, by key."""
+
+    seed: int
+    held_out: float = 0.0
+
+    def held(self, block: Block, piece: Piece) -> NDArray[np.bool_]:
+        """For every row of a piece."""
+        if self.held_out == 0:
+            return np.zeros(len(piece.X), dtype=bool)
+        keys = file_keys(self.seed, "held out", block, piece)
+        return keys < np.uint64(min(self.held_out, 1 - 1e-12) * 2.0**64)
+
+    def folds(self, block: Block, piece: Piece) -> NDArray[np.int64]:
+        """The fold of every row of a piece."""
+        keys = file_keys(self.seed, "fold", block, piece)
+        return (keys % np.uint64(FOLDS)).astype(np.int64)
+
+    def sample_keys(self, numbers: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
+        """Rows with the lowest are sampled; by the number of a row among all."""
+        return keys_of(self.seed, "sample", numbers)
+
+
+@dataclass
+class Sample:
+    """Some rows as they came, in the order of their numbers among all."""
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    weight: NDArray[np.float64]
+    number: NDArray[np.int64]
+    fold: NDArray[np.int64]
+    key: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def taken(self, chosen: Any) -> "Sample":
+        """Some of them."""
+        return Sample(**{name: part[chosen] for name, part in vars(self).items()})
+
+    def lowest(self, size: int) -> "Sample":
+        """Those with the lowest keys."""
+        if len(self) <= size:
+            return self
+        return self.taken(np.sort(np.argpartition(self.key, size)[:size]))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Sample"]) -> "Sample":
+        """All of them, each once, in the order of their numbers."""
+        whole = cls(
+            **{
+                name: np.concatenate([getattr(part, name) for part in parts])
+                for name in cls.__dataclass_fields__
+            }
+        )
+        _, first = np.unique(whole.number, return_index=True)
+        return whole.taken(first)
+
+
+class Reservoir:
+    """The rows with the lowest keys so far: a random sample, whatever the order they come in."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._parts: list[Sample] = []
+        self._n = 0
+        self._highest = np.uint64(2**64 - 1)
+
+    def add(self, rows: Sample) -> None:
+        """Offer some more."""
+        low = rows.key <= self._highest
+        if not low.all():
+            rows = rows.taken(low)
+        if len(rows) == 0:
+            return
+        self._parts.append(rows.taken(slice(None)))
+        self._n += len(rows)
+        if self._n > 2 * self._size:
+            self._parts = [Sample.joined(self._parts).lowest(self._size)]
+            self._n = self._size
+            self._highest = self._parts[0].key.max()
+
+    def rows(self) -> Sample | None:
+        """What is kept; None if nothing was offered."""
+        return Sample.joined(self._parts).lowest(self._size) if self._parts else None
+
+
+def sampled(
+    keys: NDArray[np.uint64], groups: NDArray[np.integer[Any]]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Which of these rows a survey would sample, and which of those without regard to groups."""
+    n = len(keys)
+    if n <= SAMPLE_ROWS:
+        return np.arange(n), np.ones(n, dtype=bool)
+    chosen = np.zeros(n, dtype=bool)
+    uniform = np.zeros(n, dtype=bool)
+    uniform[np.argpartition(keys, SAMPLE_ROWS)[:SAMPLE_ROWS]] = True
+    order = np.argsort(groups, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+        chosen[rows[np.argsort(keys[rows], kind="stable")[:SAMPLE_OF_A_GROUP]]] = True
+    numbers = np.flatnonzero(chosen | uniform)
+    return numbers, uniform[numbers]
+
+
+@dataclass
+class Survey:
+    """What one pass has found. ``counts`` and ``masses`` are of rows to train on and held out.
+
+    ``trained`` says how many rows of each block, by its start, are trained on.
+    """
+
+    targets: Summary
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
+    masses: NDArray[np.float64] = field(default_factory=lambda: np.zeros(2))
+    fold_masses: NDArray[np.float64] = field(default_factory=lambda: np.zeros(FOLDS))
+    moments: Moments | None = None
+    sample: Sample | None = None
+    held_sample: Sample | None = None
+    trained: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether rows count differently."""
+        return bool((self.masses != self.counts).any())
+
+
+def rows_a_piece(source: RowSource) -> int:
+    """Rows that are read at a time."""
+    return max(1, PIECE_NUMBERS // max(1, source.n_features))
+
+
+def pieces_of(
+    source: RowSource, blocks: Sequence[Block], *, features: bool = True, n_ahead: int = AHEAD
+) -> Iterator[tuple[Block, Piece]]:
+    """All pieces of some blocks, in order, so many of them read ahead by a thread."""
+    wanted = Wanted(rows_a_piece(source), features)
+    a_row = (source.n_bytes or 0) / source.n_rows if features else 0.0
+
+    def read() -> Iterator[tuple[Block, Piece]]:
+        for block in blocks:
+            for piece in source.read(block, wanted):
+                source.bytes_read += round(a_row * len(piece.X))
+                yield block, piece
+
+    return ahead(read(), n_ahead)
+
+
+def survey(
+    source: RowSource,
+    targets: Summary,
+    parts: Parts,
+    ranks: Ranks,
+    *,
+    scatter: str = "none",
+    against: Any = None,
+    features: bool = True,
+) -> Survey:
+    """Look at every row once; all ranks learn what there is.
+
+    ``scatter`` is "full" or "diagonal", or "none" where moments are not asked for. ``against``
+    encodes targets for PLS, which needs to know them. Without ``features`` only targets are read.
+    """
+    whole = Survey(targets)
+    uniform, held = Reservoir(SAMPLE_ROWS), Reservoir(SAMPLE_ROWS)
+    by_label: dict[Any, Reservoir] = {}
+    for block, piece in pieces_of(source, ranks.share(source.blocks), features=features):
+        _check_features(source, block, piece)
+        mass = _mass(block, piece)
+        out = parts.held(block, piece)
+        targets.add(np.asarray(piece.y), mass, _where(block, piece))
+        first = block.start + piece.first
+        number = np.arange(first, first + len(piece.X))
+        rows = Sample(
+            piece.X,
+            np.asarray(piece.y),
+            mass,
+            number,
+            parts.folds(block, piece),
+            parts.sample_keys(number),
+        )
+        counts = (mass > 0) & ~out
+        whole.counts += [int((~out).sum()), int(out.sum())]
+        whole.masses += [float(mass[~out].sum()), float(mass[out].sum())]
+        whole.fold_masses += np.bincount(rows.fold[~out], mass[~out], minlength=FOLDS)
+        n_before = whole.trained.get(block.start, 0)
+        whole.trained[block.start] = n_before + int((~out).sum())
+        if out.any():
+            held.add(rows.taken(out & (mass > 0)))
+        trained = rows if counts.all() else rows.taken(counts)
+        uniform.add(trained)
+        if isinstance(targets, LabelCounts):
+            _offer_by_label(by_label, trained)
+        if scatter != "none" and len(trained):
+            found = _moments(trained, scatter, against, weighted=piece.weight is not None)
+            whole.moments = found if whole.moments is None else whole.moments.merge(found)
+    whole.sample, whole.held_sample = _joined([uniform, *by_label.values()]), held.rows()
+    return _merged(ranks.gather(whole))
+
+
+def _joined(reservoirs: Sequence[Reservoir]) -> Sample | None:
+    kept = [rows for rows in (each.rows() for each in reservoirs) if rows is not None]
+    return Sample.joined(kept) if kept else None
+
+
+def _offer_by_label(by_label: dict[Any, Reservoir], rows: Sample) -> None:
+    labels, codes = np.unique(rows.y, return_inverse=True)
+    for code, label in enumerate(labels.tolist()):
+        if label not in by_label:
+            by_label[label] = Reservoir(SAMPLE_OF_A_GROUP)
+        by_label[label].add(rows.taken(codes == code))
+
+
+def _merged(parts: Sequence[Survey]) -> Survey:
+    """What all ranks have found, the same on each."""
+    whole = Survey(parts[0].targets.merge([part.targets for part in parts]))
+    for part in parts:
+        whole.counts += part.counts
+        whole.masses += part.masses
+        whole.fold_masses += part.fold_masses
+        whole.trained |= part.trained
+        if part.moments is not None:
+            known = whole.moments
+            whole.moments = part.moments if known is None else known.merge(part.moments)
+    for name in ("sample", "held_sample"):
+        there = [getattr(part, name) for part in parts if getattr(part, name) is not None]
+        if there:
+            setattr(whole, name, _resampled(Sample.joined(there), whole.targets))
+    if whole.sample is None:
+        raise DataError(
+            "Some rows must count. None is left to train on: all weights are zero, or all rows are "
+            "held out. Give more rows, or larger weights."
+        )
+    return whole
+
+
+def _resampled(rows: Sample, targets: Summary) -> Sample:
+    """The sample of all, from the samples of parts."""
+    groups = np.zeros(len(rows), dtype=np.int64)
+    if isinstance(targets, LabelCounts):
+        _, groups = np.unique(rows.y, return_inverse=True)
+    return rows.taken(sampled(rows.key, groups)[0])
+
+
+def _moments(rows: Sample, scatter: str, against: Any, *, weighted: bool) -> Moments:
+    X = torch.from_numpy(np.ascontiguousarray(rows.X)).double()
+    Y = X[:, :0] if against is None else against(rows.y)
+    weight = torch.from_numpy(rows.weight) if weighted else None
+    return moments_of_chunk(X, Y, weight, diagonal=scatter == "diagonal")
+
+
+def _mass(block: Block, piece: Piece) -> NDArray[np.float64]:
+    if piece.weight is None:
+        return np.ones(len(piece.X))
+    bad = ~((piece.weight >= 0) & np.isfinite(piece.weight))
+    if bad.any():
+        row = int(bad.argmax())
+        raise DataError(
+            f"Weights of rows must be finite and 0 or more. {_row(block, piece, row)} has "
+            f"{piece.weight[row]:g}. Correct it."
+        )
+    return piece.weight
+
+
+def _check_features(source: RowSource, block: Block, piece: Piece) -> None:
+    X = piece.X
+    if X.dtype.kind not in "biuf":
+        raise DataError(
+            f"Features must be numbers. {_where(block, piece)} holds {X.dtype.name}. Convert them."
+        )
+    if X.dtype.kind != "f" or bool(np.isfinite(X).all()):
+        return
+    row, column = (int(place[0]) for place in np.nonzero(~np.isfinite(X)))
+    name = column if source.names is None else repr(source.names[column])
+    raise DataError(
+        f"Features must be finite numbers. {_row(block, piece, row)} holds {X[row, column]} in "
+        f"column {name}. Fill the gap or drop the row."
+    )
+
+
+def _row(block: Block, piece: Piece, row: int) -> str:
+    return f"Row {block.first + piece.first + row + 1:,} of {block.file}"
+
+
+def _where(block: Block, piece: Piece) -> str:
+    first = block.first + piece.first
+    return f"{block.file} (rows {first + 1:,} to {first + len(piece.X):,})"
