@@ -1,8 +1,11 @@
 """Rows in arrays, maps of files, sparse matrices and functions; keys of places; reading ahead."""
 
+import os
+import shutil
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,8 +13,9 @@ from scipy import sparse
 
 from protopinv import ArrayRows, BatchRows
 from protopinv.errors import DataError
-from protopinv.shards import SparseRows, ahead, keys_of
+from protopinv.shards import CachedRows, SparseRows, ahead, cached, keys_of
 from protopinv.shards import arrays as arrays_module
+from protopinv.shards.source import Wanted
 
 
 @pytest.fixture
@@ -119,3 +123,45 @@ def test_an_item_is_made_while_the_one_before_is_used() -> None:
         time.sleep(0.01)
     assert 1 in made
     items.close()
+
+
+def test_a_cache_gives_the_same_rows_without_asking_again(rows, tmp_path: Path) -> None:
+    X, y, weight = rows
+    asked = []
+    names = np.array(["no", "yes"], dtype=object)[y]
+
+    def batch(i: int) -> tuple[np.ndarray, ...]:
+        asked.append(i)
+        part = slice(250 * i, 250 * (i + 1))
+        return X[part].astype(np.float32), names[part], weight[part]
+
+    source = cached(BatchRows(batch, 4, cache=tmp_path))
+    assert isinstance(source, CachedRows)
+    assert list(tmp_path.iterdir()) == []  # a file without a name
+    found = []
+    for size in (100, 70):
+        asked.clear()
+        for block in reversed(source.blocks):
+            pieces = list(source.read(block, Wanted(size)))
+            found.append([np.concatenate([p[part] for p in pieces]) for part in range(3)])
+    assert asked == []
+    for first, again, block in zip(found[:4], found[4:], reversed(source.blocks), strict=True):
+        for one, other in zip(first, again, strict=True):
+            np.testing.assert_array_equal(one, other)
+            assert one.dtype == other.dtype
+        assert again[1].tolist() == names[block.start : block.start + 250].tolist()
+
+
+def test_a_disk_that_fills_up_only_ends_the_caching(rows, tmp_path: Path, monkeypatch) -> None:
+    X, y, _ = rows
+    source = cached(BatchRows(lambda i: (X[i::2], y[i::2]), 2, cache=tmp_path))
+
+    def full(*_) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    for _ in range(2):
+        np.testing.assert_array_equal(source.load()[0][:500], X[::2])
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
+    assert not isinstance(cached(BatchRows(lambda _: (X, y), 1, cache=tmp_path)), CachedRows)
+    assert not isinstance(cached(ArrayRows(X, y)), CachedRows)

@@ -22,7 +22,7 @@ from protopinv.features import FeatureMap
 from protopinv.kernels.bfloat16 import fast_bfloat16
 from protopinv.objective import Objective
 from protopinv.plain import plain
-from protopinv.shards import RowSource
+from protopinv.shards import RowSource, cached
 from protopinv.shards.arrays import digest
 from protopinv.train.bank_step import architecture_of
 from protopinv.train.checkpoint import Checkpoints, Every
@@ -38,7 +38,7 @@ from protopinv.train.settle import DataShape, candidates, check, is_auto, settle
 from protopinv.train.source import Source
 from protopinv.train.summary import Summary
 from protopinv.train.survey import Survey
-from protopinv.train.threads import threads_for
+from protopinv.train.threads import one_thread, threads_for
 
 # What the banks of a warm start were trained for.
 KIND = ("activation", "ridge", "lr")
@@ -142,6 +142,7 @@ class ProtoPINV(BankParameters, BankEstimator):
                 "Copies of images are made of rows in memory. These are read a piece at a time. "
                 "Set copies=None, or give arrays."
             )
+        source = cached(source)
         device = local_device(resolve_device(self.device))
         ranks = join(device)
         checkpoints, seed = self._checkpoints(saving, ranks)
@@ -151,7 +152,11 @@ class ProtoPINV(BankParameters, BankEstimator):
             source.n_rows, source.n_features, 2, fast_bfloat16=fast, on_gpu=device.type == "cuda"
         )
         first = settle(given, shape)
-        found, objective = surveyed(source, targets, objective_of, first, seed=seed, ranks=ranks)
+        # files are decoded beside it, which takes a thread of its own
+        with one_thread():
+            found, objective = surveyed(
+                source, targets, objective_of, first, seed=seed, ranks=ranks
+            )
         shape = replace(shape, n_groups=objective.n_groups)
         configs = tuple(with_fast_rows(each, shape) for each in candidates(given, shape))
         if checkpoints is not None:

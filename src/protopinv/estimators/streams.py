@@ -75,7 +75,7 @@ class _Weighted(RowSource):
         self, source: RowSource, labels: NDArray[Any], factors: NDArray[np.float64]
     ) -> None:
         self._source, self._labels, self._factors = source, labels, factors
-        for name in ("blocks", "n_features", "names", "is_column", "n_bytes", "memory"):
+        for name in ("blocks", "n_features", "names", "is_column", "n_bytes", "memory", "cache"):
             setattr(self, name, getattr(source, name))
 
     def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:

@@ -23,7 +23,7 @@ class FeatureMap:
 
     def project(self, X: Float[Tensor, "n d"]) -> Float[Tensor, "n m"]:
         """z = ((x - mean) * scale) U."""
-        Z = (X - self.mean) * self.scale
+        Z = (X - self.mean).mul_(self.scale)
         return Z if self.basis is None else Z @ self.basis
 
     def back_project(self, W: Float[Tensor, "m_plus_1 h"]) -> Float[Tensor, "d_plus_1 h"]:

@@ -1,6 +1,7 @@
 """Rows in arrays, in memory or mapped from a file, in sparse matrices, or made by a function."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,9 +110,10 @@ class BatchRows(RowSource):
         sizes: Any = None,
         name: str = "batches",
         memory: int = IN_MEMORY_BYTES,
+        cache: str | Path | None = "auto",
     ) -> None:
         self._load = load
-        self.memory = memory
+        self.memory, self.cache = memory, cache
         first = self._batch(0)
         self.n_features = first[0].shape[1]
         self.is_column = first[1].ndim == 1

@@ -42,6 +42,7 @@ class ArrowRows(RowSource):
         weight: str | None = None,
         root: Path | None = None,
         memory: int = IN_MEMORY_BYTES,
+        cache: str | Path | None = "auto",
     ) -> None:
         require("pyarrow", extra="stream", why="Reading rows that need not fit in memory")
         self._files = {_name(path, root): _opened(path) for path in files}
@@ -67,7 +68,7 @@ class ArrowRows(RowSource):
         self.names = tuple(self._features)
         self.n_features = len(self._features)
         self.is_column = len(targets) == 1
-        self.memory = memory
+        self.memory, self.cache = memory, cache
         self._check_types(first_name, first)
         self.blocks = placed(
             [

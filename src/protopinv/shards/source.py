@@ -4,6 +4,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +53,8 @@ class RowSource(ABC):
     ``names`` are those of the features, where they have any; ``is_column`` says that there is one
     target a row, given as a plain list. ``n_bytes`` counts what one pass reads, where that is
     known, and ``bytes_read`` about what has been read by this process. While rows take at most
-    ``memory`` bytes they are read once and kept.
+    ``memory`` bytes they are read once and kept. ``cache`` is a folder for a temporary file of rows
+    that were decoded, "auto" for the system's, or None to decode them again for every pass.
     """
 
     blocks: tuple[Block, ...]
@@ -62,6 +64,7 @@ class RowSource(ABC):
     n_bytes: int | None = None
     memory: int = IN_MEMORY_BYTES
     bytes_read: int = 0
+    cache: str | Path | None = None
 
     @abstractmethod
     def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:

@@ -80,15 +80,15 @@ class Counting:
     fold_mass: tuple[float, ...] = ()
 
     @property
-    def n_members(self) -> int:
-        """Members that count rows differently."""
-        return self.n_full + len(self.fold_mass)
+    def is_needed(self) -> bool:
+        """Whether any row counts other than once."""
+        return self.mean is not None or len(self.fold_mass) > 0
 
     def weights(
         self, mass: NDArray[np.float64], fold: NDArray[np.int64], dtype: torch.dtype
     ) -> tuple[Tensor | None, Tensor | None]:
         """What rows count to train on, and to judge those who leave them out."""
-        if self.mean is None and not self.fold_mass:
+        if not self.is_needed:
             return None, None
         weight = torch.from_numpy(mass / (self.mean or 1.0))[None]
         if not self.fold_mass:
@@ -265,17 +265,20 @@ class StreamedRows:
         """Those rows of some pieces that are asked for, as the network sees them."""
         Xs, ys, masses, folds = [], [], [], []
         for block, piece in parts:
-            out = self.parts.held(block, piece)
-            kept: Any = out if self.held_out else ~out
-            kept = slice(None) if kept.all() else kept
-            mass = np.ones(len(piece.X)) if piece.weight is None else piece.weight
+            kept: Any = slice(None)
+            if self.parts.held_out > 0:
+                out = self.parts.held(block, piece)
+                kept = out if self.held_out else ~out
             Xs.append(piece.X[kept])
             ys.append(np.asarray(piece.y)[kept])
-            masses.append(mass[kept])
+            if self.counting.is_needed:
+                mass = np.ones(len(piece.X)) if piece.weight is None else piece.weight
+                masses.append(mass[kept])
             if self.counting.fold_mass:
                 folds.append(self.parts.folds(block, piece)[kept])
         fold = _whole(folds) if folds else np.zeros(0, dtype=np.int64)
-        return self._seen(_whole(Xs), _whole(ys), _whole(masses), fold)
+        mass = _whole(masses) if masses else np.zeros(0)
+        return self._seen(_whole(Xs), _whole(ys), mass, fold)
 
     def _seen(
         self,

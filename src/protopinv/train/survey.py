@@ -27,6 +27,8 @@ SAMPLE_ROWS = 20_000
 SAMPLE_OF_A_GROUP = 256
 # Numbers that are read at a time.
 PIECE_NUMBERS = 2**20
+# Numbers in float64 that stay in cache.
+CACHED_NUMBERS = 2**17
 
 
 @dataclass(frozen=True)
@@ -99,15 +101,14 @@ class Reservoir:
         self._n = 0
         self._highest = np.uint64(2**64 - 1)
 
-    def add(self, rows: Sample) -> None:
-        """Offer some more."""
+    def add(self, rows: Sample, chosen: NDArray[np.bool_] | None = None) -> None:
+        """Offer some more, or the chosen ones of them."""
         low = rows.key <= self._highest
-        if not low.all():
-            rows = rows.taken(low)
-        if len(rows) == 0:
+        low = low if chosen is None else low & chosen
+        if not low.any():
             return
-        self._parts.append(rows.taken(slice(None)))
-        self._n += len(rows)
+        self._parts.append(rows.taken(np.flatnonzero(low)))
+        self._n += len(self._parts[-1])
         if self._n > 2 * self._size:
             self._parts = [Sample.joined(self._parts).lowest(self._size)]
             self._n = self._size
@@ -217,15 +218,14 @@ def survey(
         whole.fold_masses += np.bincount(rows.fold[~out], mass[~out], minlength=FOLDS)
         n_before = whole.trained.get(block.start, 0)
         whole.trained[block.start] = n_before + int((~out).sum())
-        if out.any():
-            held.add(rows.taken(out & (mass > 0)))
-        trained = rows if counts.all() else rows.taken(counts)
-        uniform.add(trained)
+        held.add(rows, out & (mass > 0))
+        uniform.add(rows, counts)
         if isinstance(targets, LabelCounts):
-            _offer_by_label(by_label, trained)
-        if scatter != "none" and len(trained):
-            found = _moments(trained, scatter, against, weighted=piece.weight is not None)
-            whole.moments = found if whole.moments is None else whole.moments.merge(found)
+            _offer_by_label(by_label, rows, counts)
+        if scatter != "none":
+            trained = rows if counts.all() else rows.taken(counts)
+            for found in _moments(trained, scatter, against, weighted=piece.weight is not None):
+                whole.moments = found if whole.moments is None else whole.moments.merge(found)
     whole.sample, whole.held_sample = _joined([uniform, *by_label.values()]), held.rows()
     return _merged(ranks.gather(whole))
 
@@ -235,12 +235,14 @@ def _joined(reservoirs: Sequence[Reservoir]) -> Sample | None:
     return Sample.joined(kept) if kept else None
 
 
-def _offer_by_label(by_label: dict[Any, Reservoir], rows: Sample) -> None:
+def _offer_by_label(
+    by_label: dict[Any, Reservoir], rows: Sample, counts: NDArray[np.bool_]
+) -> None:
     labels, codes = np.unique(rows.y, return_inverse=True)
     for code, label in enumerate(labels.tolist()):
         if label not in by_label:
             by_label[label] = Reservoir(SAMPLE_OF_A_GROUP)
-        by_label[label].add(rows.taken(codes == code))
+        by_label[label].add(rows, counts & (codes == code))
 
 
 def _merged(parts: Sequence[Survey]) -> Survey:
@@ -274,11 +276,15 @@ def _resampled(rows: Sample, targets: Summary) -> Sample:
     return rows.taken(sampled(rows.key, groups)[0])
 
 
-def _moments(rows: Sample, scatter: str, against: Any, *, weighted: bool) -> Moments:
-    X = torch.from_numpy(np.ascontiguousarray(rows.X)).double()
-    Y = X[:, :0] if against is None else against(rows.y)
-    weight = torch.from_numpy(rows.weight) if weighted else None
-    return moments_of_chunk(X, Y, weight, diagonal=scatter == "diagonal")
+def _moments(rows: Sample, scatter: str, against: Any, *, weighted: bool) -> Iterator[Moments]:
+    """Of pieces that stay in cache."""
+    size = max(1, CACHED_NUMBERS // rows.X.shape[1])
+    for start in range(0, len(rows), size):
+        some = slice(start, start + size)
+        X = torch.from_numpy(np.ascontiguousarray(rows.X[some])).double()
+        Y = X[:, :0] if against is None else against(rows.y[some])
+        weight = torch.from_numpy(rows.weight[some]) if weighted else None
+        yield moments_of_chunk(X, Y, weight, diagonal=scatter == "diagonal")
 
 
 def _mass(block: Block, piece: Piece) -> NDArray[np.float64]:

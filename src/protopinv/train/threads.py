@@ -46,8 +46,16 @@ def threads_for(
     if not small or before == 1:
         yield 1
         return
+    with one_thread():
+        yield before
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread in here; afterwards as many as before."""
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield before
+        yield
     finally:
         torch.set_num_threads(before)
