@@ -155,6 +155,29 @@ def accuracy(
 
 
 @app.command()
+def scale(
+    rows: Annotated[Path, typer.Option(help="A folder for the files that are made; 5 GB.")],
+    quick: Quick = False,
+    records: Folder = Path("records"),
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Rows that do not fit in memory: speed, memory, two ranks, and peers on the same files."""
+    from benchmarks.scale.study import ScalePlan, measure_scale, scale_tables
+
+    plan = ScalePlan()
+    if quick:
+        n = 50_000
+        plan = ScalePlan((10_000, n), n, n, repeats=1, longest=5.0, quick=True)
+    record = measure_scale(plan, rows=rows, folder=records, fresh=fresh, say=say)
+    if as_json:
+        answer(record.content, as_json=True)
+        return
+    for lines in scale_tables(record.content).values():
+        print("\n".join([*lines, ""]))
+
+
+@app.command()
 def defaults(
     datasets: Datasets = "mnist,fashion-mnist",
     efforts: Annotated[str, typer.Option(help="Some of quick, balanced, best.")] = "quick,balanced",
