@@ -156,14 +156,27 @@ def accuracy(
 
 @app.command()
 def scale(
-    rows: Annotated[Path, typer.Option(help="A folder for the files that are made; 5 GB.")],
+    rows: Annotated[Path, typer.Option(help="A folder for the files that are made; 5 GB.")] = Path(
+        "rows"
+    ),
+    device: Device = "cpu",
     quick: Quick = False,
     records: Folder = Path("records"),
     fresh: Fresh = False,
     as_json: AsJson = False,
 ) -> None:
-    """Rows that do not fit in memory: speed, memory, two ranks, and peers on the same files."""
+    """Rows that do not fit in memory: speed, memory, two ranks, and peers on the same files.
+
+    On a GPU: rows in the memory of the host, fetched for every epoch.
+    """
+    from benchmarks.scale.gpu import FetchPlan, fetching_table, measure_fetching
     from benchmarks.scale.study import ScalePlan, measure_scale, scale_tables
+
+    if device != "cpu":
+        fetch = FetchPlan(200_000, quick=True) if quick else FetchPlan()
+        fetched = measure_fetching(fetch, folder=records, fresh=fresh, say=say)
+        print("\n".join(fetching_table(fetched.content)))
+        return
 
     plan = ScalePlan()
     if quick:

@@ -125,7 +125,7 @@ def epoch(record: Mapping[str, Any], prefix: str) -> float:
 def peak(record: Mapping[str, Any], prefix: str) -> float:
     """The highest memory of the measurements under a key, in GB."""
     cells = [cell for key, cell in record["cells"].items() if key.startswith(prefix + "/")]
-    return max(cell["peak_bytes"] for cell in cells) / 1e9
+    return max(float(cell["peak_bytes"]) for cell in cells) / 1e9
 
 
 def exponent(record: Mapping[str, Any], network: str) -> float:

@@ -57,6 +57,12 @@ def pieces(folder: Path) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
                 yield np.column_stack(columns), batch.column("y").to_numpy()
 
 
+def cycle_of(folder: Path) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """The same, over and over."""
+    while True:
+        yield from pieces(folder)
+
+
 def until(
     target: float, longest: float, score: Callable[[], float], more: Callable[[], bool]
 ) -> dict[str, Any]:
@@ -77,15 +83,11 @@ def partial_fit(folder: Path, options: dict[str, Any]) -> dict[str, Any]:
 
     X, y = held_out()
     model = MLPClassifier(random_state=0)
-    stream = iter(())
+    stream = cycle_of(folder)
 
     def more() -> bool:
-        nonlocal stream
         for _ in range(4):
-            part = next(stream, None)
-            if part is None:
-                stream = pieces(folder)
-                part = next(stream)
+            part = next(stream)
             for start in range(0, len(part[1]), 200):  # its own batch size
                 some = slice(start, start + 200)
                 model.partial_fit(part[0][some], part[1][some], classes=[0, 1])
@@ -99,7 +101,7 @@ def lightgbm(folder: Path, options: dict[str, Any]) -> dict[str, Any]:
     lgb: Any = require("lightgbm", extra="study", why="The comparison with LightGBM")
     import pyarrow.parquet as pq
 
-    class Groups(lgb.Sequence):  # type: ignore[misc]
+    class Groups(lgb.Sequence):
         batch_size = 32_768
 
         def __init__(self, path: Path) -> None:

@@ -164,7 +164,7 @@ class ProtoPINV(BankParameters, BankEstimator):
             checkpoints.begin(known, seed, keep_seed=self.random_state is not None)
         shown = progress(enabled=bool(self.verbose), also=observer)
         threads = threads_for(shape, objective.n_outputs, configs[0], device)
-        with shown as watched, memory_named(), threads:
+        with shown as watched, memory_named(), threads, source.pinned(device.type == "cuda"):
             prepared = prepare_stream(
                 source, objective, configs[0], device, seed=seed, found=found, ranks=ranks
             )

@@ -1,6 +1,7 @@
 """Rows in arrays, in memory or mapped from a file, in sparse matrices, or made by a function."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from protopinv.shards.source import IN_MEMORY_BYTES, Block, Piece, RowSource, Wa
 
 # Rows of an array that count as a block: numbers enough to be read at a good pace.
 BLOCK_NUMBERS = 2**21
+MOST_BLOCKS = 256
+# Arrays of more bytes than this are worth the second that it takes to pin them.
+PINNED_FROM = 2**28
 
 
 class ArrayRows(RowSource):
@@ -38,7 +42,8 @@ class ArrayRows(RowSource):
         n, self.n_features = self._X.shape
         self.is_column = self._y.ndim == 1
         self.memory = memory
-        size = max(1, BLOCK_NUMBERS // max(1, self.n_features))
+        numbers = max(BLOCK_NUMBERS, n * self.n_features // MOST_BLOCKS)
+        size = max(1, numbers // max(1, self.n_features))
         starts = range(0, n, size)
         self.blocks = placed(
             [Block("X", i, min(size, n - first), first) for i, first in enumerate(starts)]
@@ -56,6 +61,25 @@ class ArrayRows(RowSource):
                 None if self._weight is None else self._weight[rows],
                 first - block.first,
             )
+
+    @contextmanager
+    def pinned(self, wanted: bool) -> Iterator[None]:
+        """An array in memory is registered with the GPU's driver, which then copies from it."""
+        X = self._X
+        suits = type(X) is np.ndarray and X.flags.c_contiguous and X.nbytes > PINNED_FROM
+        if not (wanted and suits):
+            yield
+            return
+        import torch
+
+        runtime = torch.cuda.cudart()
+        refused = int(runtime.cudaHostRegister(X.ctypes.data, X.nbytes, 0))
+        try:
+            yield
+        finally:
+            if not refused:
+                torch.cuda.synchronize()
+                runtime.cudaHostUnregister(X.ctypes.data)
 
     def fingerprint(self) -> dict[str, Any]:
         """Shape, type, and some rows from everywhere."""

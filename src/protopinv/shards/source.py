@@ -3,6 +3,7 @@
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,10 +32,13 @@ class Block:
 
 
 class Piece(NamedTuple):
-    """Some consecutive rows of a block, from row ``first`` of it on, as they came."""
+    """Some consecutive rows of a block, from row ``first`` of it on, as they came.
 
-    X: NDArray[Any]
-    y: NDArray[Any] | None
+    Arrays as a source gives them; tensors once they were fetched to a GPU.
+    """
+
+    X: Any
+    y: Any
     weight: NDArray[np.float64] | None
     first: int
 
@@ -73,6 +77,10 @@ class RowSource(ABC):
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
         """What tells these rows from others, as plain values; cheap, so not every number."""
+
+    def pinned(self, wanted: bool) -> AbstractContextManager[None]:  # noqa: ARG002
+        """In here memory that holds all rows stays where it is, so that a GPU can fetch from it."""
+        return nullcontext()
 
     @property
     def n_rows(self) -> int:

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from protopinv.train.bank_pass import Manner
-from protopinv.train.rows import Rows
+from protopinv.train.rows import AnyRows, Rows
 from protopinv.train.step import Step, StepReport
 
 Result = TypeVar("Result")
@@ -27,7 +27,7 @@ class CapturedStep:
     that cannot be captured (the SVD reads its status on the host) stays eager.
     """
 
-    def __init__(self, step: Step[Any], rows: Rows) -> None:
+    def __init__(self, step: Step[Any], rows: AnyRows) -> None:
         self._step = step
         self._rows = rows
         self._side = _Side()
@@ -40,8 +40,10 @@ class CapturedStep:
         copy = batch is not self._rows
         return self._replay(("update", len(batch)), batch, self._step.update, copy=copy)(batch)
 
-    def evaluate(self, rows: Rows) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
+    def evaluate(self, rows: AnyRows) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
         """Mean score and mean loss of every member over the rows."""
+        if not isinstance(rows, Rows):  # they come a piece at a time
+            return self._step.evaluate(rows)
         return self._replay(("evaluate", id(rows)), rows, self._step.evaluate, copy=False)(rows)
 
     def _solve(self) -> tuple[Manner, int]:

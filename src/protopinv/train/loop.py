@@ -13,7 +13,7 @@ from protopinv.train.capture import CapturedStep
 from protopinv.train.cross import EpochChoice
 from protopinv.train.guard import Guard
 from protopinv.train.history import Ending, History, Recorder
-from protopinv.train.rows import AnyRows, Rows
+from protopinv.train.rows import AnyRows
 from protopinv.train.schedule import rate_factor
 from protopinv.train.step import Step, StepReport
 from protopinv.train.stopping import Best, copied
@@ -101,7 +101,7 @@ class Run:
         # Where the pass that trains shows nothing of held-out rows, it need not look at them.
         self.rows = rows if self.folds and self.folds.free else rows.without_held()
         self.taken: Any = step
-        if isinstance(self.rows, Rows) and self.rows.on_gpu and switched_on():
+        if self.rows.batches_on_gpu(step.config.batch_size) and switched_on():
             self.taken = CapturedStep(step, self.rows)
         self.best = Best(step.trained)
         self.guard = Guard(step, self.best)

@@ -24,9 +24,8 @@ class AnyRows(Protocol):
     def n_total(self) -> int:
         """Rows that a mean is over."""
 
-    @property
-    def on_gpu(self) -> bool:
-        """Whether a graph can hold a step."""
+    def batches_on_gpu(self, size: int | None) -> bool:
+        """Whether batches of this size lie there whole, so that a graph can hold a step."""
 
     @property
     def bytes_read(self) -> int:
@@ -89,8 +88,7 @@ class Rows:
 
     bytes_read = 0
 
-    @property
-    def on_gpu(self) -> bool:
+    def batches_on_gpu(self, size: int | None) -> bool:  # noqa: ARG002
         """Whether all of them lie there, and nowhere else, so that a graph can hold a step."""
         return self.X.is_cuda and self.total is None
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -23,6 +24,9 @@ from protopinv.train.survey import Parts, Sample, Survey, pieces_of, rows_a_piec
 
 # Mini-batches are drawn from so many rows at a time, which come from blocks in a random order.
 WINDOW_ROWS = 2**17
+# A GPU works on so many rows at a time while others come, this many in a copy.
+GPU_CHUNK = 2**18
+GPU_PIECE_ROWS = 2**17
 
 
 @dataclass(frozen=True)
@@ -40,19 +44,36 @@ class View:
         """The number type of targets and weights."""
         return torch.float32 if self.dtype == torch.bfloat16 else self.dtype
 
-    def inputs(self, X: NDArray[Any]) -> Float[Tensor, "n d"]:
+    def inputs(self, X: NDArray[Any] | Tensor) -> Float[Tensor, "n d"]:
         """Projected rows, made in pieces that stay in cache."""
         n, d = len(X), self.features.n_components
+        if isinstance(X, Tensor) and X.is_cuda:
+            # it was fetched on another stream, which may reuse its memory only after this one
+            X.record_stream(torch.cuda.current_stream(X.device))
         Z = torch.empty(n, d, dtype=self.dtype, device=self.device)
         size = piece_rows(X.shape[1], self.front, self.device)
         for start in range(0, n, size):
-            rows = self.placed(X[start : start + size])
+            rows = X[start : start + size]
+            rows = rows if isinstance(rows, Tensor) else self.placed(rows)
             seen = seen_by_network(rows, self.front)
             Z[start : start + size] = self.features.project(seen)
         return Z
 
-    def targets(self, y: NDArray[Any]) -> Tensor:
+    def fetched(self, piece: Piece) -> Piece:
+        """The same on the GPU, with targets encoded: copied by the thread that reads.
+
+        What the thread waits for does not keep the GPU from its work on earlier pieces.
+        """
+        stream = fetching(self.device)
+        with torch.cuda.stream(stream):
+            X, y = self.placed(piece.X), self.targets(np.asarray(piece.y))
+        stream.synchronize()
+        return Piece(X, y, piece.weight, piece.first)
+
+    def targets(self, y: NDArray[Any] | Tensor) -> Tensor:
         """Encoded, in the type they are judged in."""
+        if isinstance(y, Tensor):
+            return y
         targets = torch.from_numpy(np.ascontiguousarray(self.objective.encode(y)))
         targets = targets.to(self.exact) if targets.is_floating_point() else targets
         return targets.to(self.device)
@@ -63,7 +84,8 @@ class View:
         rows = torch.from_numpy(np.require(X if native else X.astype(np.float64), None, ["C", "W"]))
         if self.device.type == "cpu":
             return rows
-        return rows.pin_memory().to(self.device, non_blocking=True)
+        pinned = rows if rows.is_pinned() else rows.pin_memory()
+        return pinned.to(self.device, non_blocking=True)
 
 
 @dataclass(frozen=True)
@@ -119,7 +141,10 @@ class StreamedRows:
     held_out: bool = False
     judges: bool = True
 
-    on_gpu = False
+    def batches_on_gpu(self, size: int | None) -> bool:
+        """Mini-batches do, which are taken from a window of rows; all rows do not."""
+        few = size is not None and size < self.n_total
+        return few and self.view.device.type == "cuda" and self.ranks.size == 1
 
     @property
     def bytes_read(self) -> int:
@@ -162,6 +187,8 @@ class StreamedRows:
         Chunks begin at multiples of ``size``, by the number of a row among all: so they are the
         same for any number of ranks, and for rows in memory.
         """
+        if self.view.device.type == "cuda":
+            size = min(size, GPU_CHUNK)  # so that the first can be worked on while others come
         low, high = self._range(size)
         empty = True
         for parts in regrouped(self._pieces(low, high), low, high, size):
@@ -183,7 +210,9 @@ class StreamedRows:
 
     def _pieces(self, low: int, high: int) -> Iterator[tuple[Block, Piece]]:
         inside = [b for b in self.source.blocks if b.start < high and b.start + b.n_rows > low]
-        return pieces_of(self.source, inside)
+        if self.view.device.type == "cpu":
+            return pieces_of(self.source, inside)
+        return pieces_of(self.source, inside, rows=GPU_PIECE_ROWS, fetch=self.view.fetched)
 
     def n_batches(self, size: int | None) -> int:
         """How many batches of at most this size there are."""
@@ -239,7 +268,9 @@ class StreamedRows:
         ]
         place = {block.start: begin for block, begin in mine}
         window = WINDOW_ROWS // self.ranks.size // rows_a_piece(self.source)
-        read = pieces_of(self.source, [block for block, _ in mine], n_ahead=max(AHEAD, window))
+        fetch = self.view.fetched if self.view.device.type == "cuda" else None
+        blocks_of_mine = [block for block, _ in mine]
+        read = pieces_of(self.source, blocks_of_mine, n_ahead=max(AHEAD, window), fetch=fetch)
         pending: list[tuple[int, Rows]] = []
         begins_left = [begin for _, begin in mine]
         upto = 0  # rows before this place have been read, as far as they are ours
@@ -269,8 +300,8 @@ class StreamedRows:
             if self.parts.held_out > 0:
                 out = self.parts.held(block, piece)
                 kept = out if self.held_out else ~out
-            Xs.append(piece.X[kept])
-            ys.append(np.asarray(piece.y)[kept])
+            Xs.append(_taken(piece.X, kept))
+            ys.append(_taken(piece.y, kept))
             if self.counting.is_needed:
                 mass = np.ones(len(piece.X)) if piece.weight is None else piece.weight
                 masses.append(mass[kept])
@@ -346,8 +377,23 @@ def regrouped(
         yield waiting
 
 
-def _whole(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+@lru_cache(maxsize=8)
+def fetching(device: torch.device) -> torch.cuda.Stream:
+    """The stream on which rows come to a GPU."""
+    return torch.cuda.Stream(device)
+
+
+def _taken(part: Any, kept: Any) -> Any:
+    """Some rows of an array or of a tensor on a GPU."""
+    if not isinstance(part, Tensor):
+        return np.asarray(part)[kept]
+    return part if isinstance(kept, slice) else part[torch.from_numpy(kept).to(part.device)]
+
+
+def _whole(parts: Sequence[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat(list(parts)) if isinstance(parts[0], Tensor) else np.concatenate(parts)
 
 
 def _cut(piece: Piece, first: int, last: int) -> Piece:

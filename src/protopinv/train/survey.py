@@ -4,7 +4,7 @@ Which rows are held out, which fold a row is in and which rows are sampled follo
 their places alone. So it depends neither on the order of reading nor on who reads what.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,17 +164,26 @@ def rows_a_piece(source: RowSource) -> int:
 
 
 def pieces_of(
-    source: RowSource, blocks: Sequence[Block], *, features: bool = True, n_ahead: int = AHEAD
+    source: RowSource,
+    blocks: Sequence[Block],
+    *,
+    features: bool = True,
+    n_ahead: int = AHEAD,
+    rows: int | None = None,
+    fetch: Callable[[Piece], Piece] | None = None,
 ) -> Iterator[tuple[Block, Piece]]:
-    """All pieces of some blocks, in order, so many of them read ahead by a thread."""
-    wanted = Wanted(rows_a_piece(source), features)
+    """All pieces of some blocks, in order, so many of them read ahead by a thread.
+
+    The thread also fetches them, to a GPU say.
+    """
+    wanted = Wanted(rows or rows_a_piece(source), features)
     a_row = (source.n_bytes or 0) / source.n_rows if features else 0.0
 
     def read() -> Iterator[tuple[Block, Piece]]:
         for block in blocks:
             for piece in source.read(block, wanted):
                 source.bytes_read += round(a_row * len(piece.X))
-                yield block, piece
+                yield block, piece if fetch is None else fetch(piece)
 
     return ahead(read(), n_ahead)
 
