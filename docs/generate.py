@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the study
 import typer
 from accuracy_page import accuracy_page
 from results_page import results_page
+from scale_page import scale_page
 from speed_page import speed_page
 from typer.main import get_command
 
@@ -65,6 +66,7 @@ def _pages() -> dict[Path, bytes]:
         HERE / "results.md": f"{NOTICE}\n{text}",
         HERE / "accuracy.md": f"{NOTICE}\n{accuracy}",
         HERE / "speed.md": f"{NOTICE}\n{speed}",
+        HERE / "scale.md": f"{NOTICE}\n{scale_page(newest)}",
     }
     every = figures | accuracy_figures | speed_figures
     drawn = {HERE / "figures" / name: content for name, content in every.items()}

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,10 @@ def measure_scale(
     n = plan.rows_of_peers
     mine = _cell(record, rows, f"peer/ours/{n}/0", "stream", n, {"effort": "quick"}, say)
     asked = {"target": mine["accuracy"] - MARGIN, "longest": plan.longest}
-    for peer in ("partial_fit", "lightgbm"):
+    for peer, package in (("partial_fit", "sklearn"), ("lightgbm", "lightgbm")):
+        if find_spec(package) is None:
+            say(f"{peer} is left out: {package} is not installed (extra: study)")
+            continue
         _cell(record, rows, f"peer/{peer}/{n}/0", peer, n, asked, say)
     record.finish()
     return record

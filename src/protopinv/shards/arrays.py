@@ -1,5 +1,6 @@
 """Rows in arrays, in memory or mapped from a file, in sparse matrices, or made by a function."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -198,8 +199,6 @@ class BatchRows(RowSource):
 
 def digest(*parts: bytes) -> str:
     """A short name for bytes."""
-    import hashlib
-
     found = hashlib.blake2b(digest_size=16)
     for part in parts:
         found.update(part)

@@ -142,6 +142,7 @@ class Checkpoints:
         """All there is to know, now."""
         runs = {}
         for number, run in self._runs.items():
+            self.ranks.require_same(run.step.trained)
             # what ranks have each for themselves; alone it is a part of the step
             own = self.ranks.gather(run.step.augment.dump())
             runs[str(number)] = {

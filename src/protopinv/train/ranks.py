@@ -4,6 +4,7 @@ The only place that knows of ranks and of torch.distributed. A job is started by
 is alone pays nothing.
 """
 
+import atexit
 import os
 from collections.abc import Sequence
 from contextlib import contextmanager
@@ -136,6 +137,7 @@ def join(device: torch.device) -> Ranks:
         backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
         with _named():
             dist.init_process_group(backend, timeout=PATIENCE)
+        atexit.register(_leave)
     return Ranks(dist.get_rank(), dist.get_world_size())
 
 
@@ -149,11 +151,10 @@ def local_device(device: torch.device) -> torch.device:
     return mine
 
 
-def leave() -> None:
-    """End what ``join`` began."""
+def _leave() -> None:
     import torch.distributed as dist
 
-    if dist.is_available() and dist.is_initialized():
+    if dist.is_initialized():
         dist.destroy_process_group()
 
 
