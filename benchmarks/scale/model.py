@@ -52,10 +52,11 @@ class Work:
 
 @dataclass(frozen=True)
 class Machine:
-    """Rates of one rank: operations and bytes a second."""
+    """Rates of one rank: operations and bytes a second; and what a step takes without any rows."""
 
     operations: float
     read: float
+    step: float = 0.0
 
     def seconds(self, work: Work, ranks: int) -> dict[str, float]:
         """Of an epoch: reading overlaps with computing, messages do not."""
@@ -64,7 +65,7 @@ class Machine:
             share = (ranks - 1) / ranks
             reduced = share * work.bytes_reduced / LINK_BYTES + work.steps * 2 * LINK_SECONDS
         return {
-            "computing": work.operations / ranks / self.operations,
+            "computing": work.operations / ranks / self.operations + work.steps * self.step,
             "reading": work.bytes_read / ranks / self.read,
             "messages": reduced,
         }
@@ -96,16 +97,28 @@ def fitted_cpu(record: Mapping[str, Any]) -> Machine:
 
 
 def fitted_gpu(record: Mapping[str, Any]) -> Machine:
-    """From full batches: on the GPU for its products, fetched for what the bus brings."""
-    case = "all rows a step, 1 x 128"
-    resident, fetched = (
-        statistics.median(record["cells"][f"{case}/{kind}"]["epoch_seconds"])
-        for kind in ("memory", "stream")
+    """From full batches: on the GPU for its products, fetched for what the bus brings.
+
+    And from small batches what a step takes, solves and update and all, however few its rows.
+    """
+
+    def epoch(case: str, kind: str) -> float:
+        seconds: list[float] = record["cells"][f"{case}/{kind}"]["epoch_seconds"]
+        return statistics.median(seconds)
+
+    n = record["plan"]["rows"]
+    full, small = "all rows a step, 1 x 128", "mini-batches, as by default"
+    work = Work(n, WIDTHS["1 x 128"])
+    steps = n / SMALL_BATCH
+    return Machine(
+        work.operations / epoch(full, "memory"),
+        work.bytes_read / epoch(full, "stream"),
+        epoch(small, "memory") / steps,
     )
-    work = Work(record["plan"]["rows"], WIDTHS["1 x 128"])
-    return Machine(work.operations / resident, work.bytes_read / fetched)
 
 
+# Rows a step where nothing is said.
+SMALL_BATCH = 2_048
 WIDTHS = {"1 x 128": (100, 128, 2), "2 x 128": (100, 128, 128, 2)}
 
 
