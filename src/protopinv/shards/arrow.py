@@ -339,7 +339,7 @@ class _Arrow(_File):
 class _Csv(_File):
     """Cut into stretches of bytes that begin and end between lines; types are those of all rows.
 
-    One pass finds the lines and the types. A line break inside quotes is not allowed.
+    One pass finds the lines and the types. A line break inside quotes must not lie on a cut.
     """
 
     def __init__(self, path: Path) -> None:
@@ -347,12 +347,14 @@ class _Csv(_File):
         import pyarrow as pa
         from pyarrow import csv
 
-        self._cuts, lengths = _lines(path)
+        self._cuts = _stretches(path)
         with path.open("rb") as file:
             self._header = file.readline()
         kinds: dict[str, Any] = {}
+        lengths = []
         for start, end in self._cuts or [(0, 0)]:  # the header alone has names
             table = csv.read_csv(pa.py_buffer(self._header + _bytes(path, start, end)))
+            lengths.append(table.num_rows)
             for field in table.schema:
                 before = kinds.get(field.name, field.type)
                 kinds[field.name] = _common(before, field.type)
@@ -401,10 +403,9 @@ def _common(one: Any, other: Any) -> Any:
     return pa.string()
 
 
-def _lines(path: Path) -> tuple[list[tuple[int, int]], list[int]]:
-    """Stretches of whole lines behind the header, and how many lines each has."""
+def _stretches(path: Path) -> list[tuple[int, int]]:
+    """Of whole lines behind the header."""
     cuts: list[tuple[int, int]] = []
-    lengths: list[int] = []
     size = path.stat().st_size
     with path.open("rb") as file:
         file.readline()
@@ -412,16 +413,9 @@ def _lines(path: Path) -> tuple[list[tuple[int, int]], list[int]]:
         while start < size:
             file.seek(min(size, start + CSV_BLOCK_BYTES))
             file.readline()
-            end = file.tell()
-            text = _bytes(path, start, end)
-            lines = (
-                [line for line in text.split(b"\n") if line.strip()] if b"\n\n" in text else None
-            )
-            n = len(lines) if lines is not None else text.count(b"\n") + (text[-1:] != b"\n")
-            cuts.append((start, end))
-            lengths.append(n)
-            start = end
-    return cuts, lengths
+            cuts.append((start, file.tell()))
+            start = file.tell()
+    return cuts
 
 
 def _bytes(path: Path, start: int, end: int) -> bytes:

@@ -245,10 +245,9 @@ class StreamedRows:
             here = torch.full((high - low,), -1, dtype=torch.long)
             here[places - low] = torch.arange(len(places))
             here = here.to(shuffled.device)
-            inner = [bound - low for bound in bounds if low <= bound <= high]
-            left_out = max(0, skip - number * step)
-            for first, last in list(pairwise(inner))[left_out:]:
-                found = here[shuffled[first:last]]
+            inside = bounds[max(skip, number * step) : (number + 1) * step + 1]
+            for first, last in pairwise(inside):
+                found = here[shuffled[first - low : last - low]]
                 # to look for rows of others would make a GPU's host wait
                 mine = found if self.ranks.size == 1 else found[found >= 0]
                 chosen = mine.to(rows.X.device)
@@ -292,7 +291,10 @@ class StreamedRows:
                     begins_left.pop(0)
                     upto = begins_left[0] if begins_left else self.n_total
             pending, taken = _split(pending, low, high)
-            yield _together(taken, self._nothing())
+            if taken:
+                yield _together(taken)
+            else:
+                yield torch.zeros(0, dtype=torch.long), self._nothing()
 
     def _rows(self, parts: Sequence[tuple[Block, Piece]]) -> Rows:
         """Those rows of some pieces that are asked for, as the network sees them."""
@@ -431,9 +433,7 @@ def _split(
     return later, taken
 
 
-def _together(parts: Sequence[tuple[int, Rows]], nothing: Rows) -> tuple[Tensor, Rows]:
-    if not parts:
-        return torch.zeros(0, dtype=torch.long), nothing
+def _together(parts: Sequence[tuple[int, Rows]]) -> tuple[Tensor, Rows]:
     places = torch.cat([torch.arange(begin, begin + len(rows)) for begin, rows in parts])
     return places, _joined([rows for _, rows in parts])
 
