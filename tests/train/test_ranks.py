@@ -185,7 +185,7 @@ def test_a_job_that_may_restart_goes_on_by_itself(folder: Path, tmp_path: Path) 
         "    Path(out).write_text(f'{first} {model.history_.n_epochs}')\n"
     )
     arguments = [str(program), str(folder), str(path), str(tmp_path / "out")]
-    done = run(job(2, *arguments, max_restarts=1))
+    done = run(job(2, *arguments, max_restarts=3))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out").read_text() == "False 400"
 

@@ -87,6 +87,31 @@ def test_weights_and_classes_of_weight_count_the_same(table) -> None:
         assert furthest(memory, stream) <= 1e-10
 
 
+def test_weights_that_add_up_to_the_rows_count_too(table) -> None:
+    X, y = table
+    weight = np.where(np.arange(len(y)) % 2 == 0, 0.5, 1.5)
+    given = {**SHORT, "batch_size": None, "early_stopping": False, "dtype": "float64"}
+    memory = ProtoPINVClassifier(**given).fit(X, y, weight)
+    stream = ProtoPINVClassifier(**given).fit(ArrayRows(X, y, weight, memory=0))
+    assert furthest(memory, stream) <= 1e-10
+
+
+def test_a_class_without_weight_is_not_there(table) -> None:
+    X, y = table
+    weight = (y != "c").astype(float)
+    model = ProtoPINVClassifier(**SHORT).fit(ArrayRows(X, y, weight, memory=0))
+    assert model.classes_.tolist() == ["a", "b"]
+    without = ProtoPINVClassifier(**SHORT, class_weight={"a": 1, "b": 1, "c": 0})
+    assert without.fit(ArrayRows(X, y, memory=0)).classes_.tolist() == ["a", "b"]
+
+
+def test_numbers_are_held_out_too(table) -> None:
+    X, _ = table
+    given = {**SHORT, "batch_size": 256, "early_stopping": True, "validation_fraction": 0.002}
+    model = ProtoPINVRegressor(**given).fit(ArrayRows(X, X[:, 0], memory=0))
+    assert model.history_.kept_score is not None
+
+
 def test_rows_of_weight_zero_are_never_seen(table) -> None:
     X, y = table
     weight = np.ones(len(y))

@@ -33,7 +33,7 @@ from protopinv.train.loop import Observer
 from protopinv.train.model import Model, Start, Training, train_model
 from protopinv.train.prepare import prepare_stream, surveyed
 from protopinv.train.progress import progress
-from protopinv.train.ranks import ALONE, Ranks, join, local_device
+from protopinv.train.ranks import Ranks, join, local_device, own_number
 from protopinv.train.settle import DataShape, candidates, check, is_auto, settle
 from protopinv.train.source import Source
 from protopinv.train.summary import Summary
@@ -87,7 +87,8 @@ class ProtoPINV(BankParameters, BankEstimator):
         """Train on rows that were checked, with a configuration whose images are known."""
         device = resolve_device(self.device)
         source = self._source(checked, objective)
-        checkpoints, seed = self._checkpoints(saving, ALONE)
+        # arrays are not shared among ranks: each has all of them, and the first one writes
+        checkpoints, seed = self._checkpoints(saving, Ranks(own_number(), 1))
         start = self._start(source, config)
         given = {**self._given(), "image_shape": config.image_shape}
         if start is not None:
@@ -131,7 +132,7 @@ class ProtoPINV(BankParameters, BankEstimator):
         started = time.perf_counter()
         self._check_own_parameters()
         given = self._given()
-        self.config()
+        with_image_shape(self.config(), np.empty((0, source.n_features)))
         if self.warm_start and hasattr(self, "bank_"):
             raise ConfigError(
                 "A warm start needs rows in memory. These are read a piece at a time. Set "

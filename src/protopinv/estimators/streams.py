@@ -80,7 +80,9 @@ class _Weighted(RowSource):
 
     def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
         for piece in self._source.read(block, wanted):
-            factor = self._factors[np.searchsorted(self._labels, np.asarray(piece.y))]
+            # labels without weight are not known, and count nothing whatever their factor is
+            code = np.searchsorted(self._labels, np.asarray(piece.y))
+            factor = self._factors[code.clip(max=len(self._factors) - 1)]
             weight = factor if piece.weight is None else piece.weight * factor
             yield piece._replace(weight=weight)
 

@@ -49,6 +49,11 @@ class Moments:
             torch.addr(self.xy_scatter + other.xy_scatter, dx, dy, alpha=factor),
         )
 
+    def to(self, device: torch.device | str) -> "Moments":
+        """The same elsewhere."""
+        parts = (self.x_mean, self.y_mean, self.x_scatter, self.xy_scatter)
+        return Moments(self.n, *(part.to(device) for part in parts))
+
     def scaled(self, scale: Float[Tensor, " d"]) -> "Moments":
         """Moments of x * scale; factors are applied one by one, so that none of them overflows."""
         scatter = self.x_scatter * scale

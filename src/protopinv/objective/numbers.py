@@ -102,7 +102,7 @@ class Numbers(Objective):
 
     def encode(self, y: NDArray[Any]) -> NDArray[Any]:
         """Scaled, a column a target."""
-        columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        columns = np.asarray(y, dtype=np.float64).reshape(len(y), self.n_outputs)
         scaled: NDArray[Any] = (columns - self.centre) / self.spread
         return scaled
 

@@ -189,6 +189,13 @@ class BatchRows(RowSource):
         X, y = np.asarray(given[0]), np.asarray(given[1])
         weight = np.asarray(given[2], dtype=np.float64) if len(given) == 3 else None
         width = getattr(self, "n_features", X.shape[1] if X.ndim == 2 else None)
+        has_weight = getattr(self, "_has_weight", weight is not None)
+        self._has_weight = has_weight
+        if (weight is not None) != has_weight or (weight is not None and len(weight) != len(X)):
+            raise DataError(
+                "Either all batches have a weight for each row, or none has. Batch "
+                f"{number} differs from those before. Change load(i)."
+            )
         if X.ndim != 2 or len(X) != len(y) or X.shape[1] != width:
             raise DataError(
                 "A batch must be a matrix of rows, all of one width, and a target for each. Batch "

@@ -57,6 +57,12 @@ class ArrowRows(RowSource):
         self._features = [name for name in first.columns if name not in taken]
         if features is not None:
             self._features = list(features)
+            twice = [name for name in self._features if name in taken]
+            if twice:
+                raise DataError(
+                    f"A feature must be no target, no weight and not dropped. {twice[0]!r} is. "
+                    "Leave it out of the features."
+                )
             rule = "Every feature must be a column"
             self._check_columns(first.columns, self._features, rule, first_name)
         if not self._features:

@@ -4,6 +4,7 @@ Decoding a file and laying its columns out as rows takes longer than most networ
 them. The first pass writes rows to a temporary file as they are needed, later ones read that.
 """
 
+import math
 import os
 import shutil
 import tempfile
@@ -52,11 +53,13 @@ class CachedRows(RowSource):
         elif self._is_full or not wanted.features:
             yield from self._source.read(block, wanted)
         else:
-            pieces = []
+            parts: list[Any] = []
             for piece in self._source.read(block, wanted):
-                pieces.append(piece)
+                if not self._is_full:
+                    self._keep(block, piece, parts)
                 yield piece
-            self._keep(block, pieces)
+            if not self._is_full:
+                self._places[block.start] = _Place(tuple(parts))
 
     def fingerprint(self) -> dict[str, Any]:
         """That of the source."""
@@ -90,29 +93,25 @@ class CachedRows(RowSource):
             done += n
         return numbers
 
-    def _keep(self, block: Block, pieces: list[Piece]) -> None:
-        X = np.concatenate([piece.X for piece in pieces])
-        y = self._encoded(np.concatenate([np.asarray(piece.y) for piece in pieces]))
-        weights = [piece.weight for piece in pieces if piece.weight is not None]
-        weight = np.concatenate(weights) if weights else None
-        parts: list[Any] = []
-        end = self._end
+    def _keep(self, block: Block, piece: Piece, parts: list[Any]) -> None:
+        """Write a piece to its place; the first one makes room for the whole block."""
+        given = (piece.X, self._encoded(np.asarray(piece.y)), piece.weight)
+        if not parts:
+            for part in given:
+                parts.append(None if part is None else (self._end, part.dtype, part.shape[1:]))
+                self._end += 0 if part is None else block.n_rows * _row_bytes(part)
         try:
-            for part in (X, y, weight):
+            for part, place in zip(given, parts, strict=True):
                 if part is None:
-                    parts.append(None)
                     continue
-                raw = memoryview(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
-                done = 0
+                raw = memoryview(
+                    np.ascontiguousarray(part, dtype=place[1]).reshape(-1).view(np.uint8).data
+                )
+                offset, done = place[0] + piece.first * _row_bytes(part), 0
                 while done < len(raw):
-                    done += os.pwrite(self._file.fileno(), raw[done:], end + done)
-                parts.append((end, part.dtype, part.shape[1:]))
-                end += len(raw)
+                    done += os.pwrite(self._file.fileno(), raw[done:], offset + done)
         except OSError:
             self._is_full = True
-            return
-        self._end = end
-        self._places[block.start] = _Place(tuple(parts))
 
     def _encoded(self, y: NDArray[Any]) -> NDArray[Any]:
         """Text as numbers of labels."""
@@ -131,12 +130,23 @@ class CachedRows(RowSource):
         return decoded
 
 
+def _row_bytes(part: NDArray[Any]) -> int:
+    return part.dtype.itemsize * math.prod(part.shape[1:])
+
+
 def cached(source: RowSource) -> RowSource:
     """The source behind a cache, where it asks for one and the disk has room."""
     if source.cache is None or not hasattr(os, "preadv"):
         return source
     folder = Path(tempfile.gettempdir() if source.cache == "auto" else source.cache)
-    size = source.n_rows * (source.n_features + 2) * np.dtype(np.float32).itemsize
+    if not folder.is_dir():
+        raise DataError(
+            f"A cache needs a folder that exists. There is no {folder}. Create it, or set "
+            "cache='auto'."
+        )
+    # each process of this machine may come to read all rows
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    size = processes * source.n_rows * (source.n_features + 2) * np.dtype(np.float64).itemsize
     if size > MOST_OF_FREE * shutil.disk_usage(folder).free:
         return source
     return CachedRows(source, folder)

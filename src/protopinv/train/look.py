@@ -94,6 +94,7 @@ class _Looks:
             return
         self._runs[number] = run
         self._losses[number] = _lowest(run)
+        self._is_over = self._is_over or run.told_to_stop
         if run.was_interrupted:
             self._is_over = self._was_interrupted = True
         elif self._checkpoints is not None:

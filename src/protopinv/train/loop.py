@@ -95,7 +95,7 @@ class Run:
         self.step = step
         self.n_epochs = step.config.max_epochs if epochs is None else epochs
         self._ending: Ending = "finished" if epochs is None else "stopped early"
-        self._is_over = False
+        self._is_over = self.told_to_stop = False
         self.validation = validation
         self.folds = None if choice is None else _Folds(choice, rows, step)
         # Where the pass that trains shows nothing of held-out rows, it need not look at them.
@@ -131,7 +131,8 @@ class Run:
                 epoch = len(self._rates)
                 report = self.epoch(epoch)
                 told_to_stop = observer is not None and bool(observer(report))
-                if told_to_stop or self.stalled(epoch):
+                (self.told_to_stop,) = self.step.ranks.agree(told_to_stop)
+                if self.told_to_stop or self.stalled(epoch):
                     self.end("stopped early")
                 if self.after_step is not None:
                     self.after_step(self)

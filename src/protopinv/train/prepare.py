@@ -45,7 +45,16 @@ from protopinv.train.settle import FOLDS
 from protopinv.train.source import MOST_OF_FREE, Source, piece_rows
 from protopinv.train.streamed import StreamedRows, View, streamed
 from protopinv.train.summary import Summary
-from protopinv.train.survey import SAMPLE_ROWS, Parts, Sample, Survey, pieces_of, sampled, survey
+from protopinv.train.survey import (
+    SAMPLE_ROWS,
+    Parts,
+    Sample,
+    Survey,
+    as_tensor,
+    pieces_of,
+    sampled,
+    survey,
+)
 
 # A stem is made from so many rows at most.
 STEM_ROWS = 5_000
@@ -298,7 +307,9 @@ def prepare_stream(
         room = source.memory
         if device.type == "cuda":
             room = int(MOST_OF_FREE * torch.cuda.mem_get_info(device)[0]) if room else 0
-        return given.resident() if size <= room else given
+        # all or none: ranks that keep their rows exchange how many these are
+        (too_large,) = ranks.agree(size > room)
+        return given if too_large else given.resident()
 
     if validation is not None:
         watched = replace(validation, view=replace(view, dtype=same))
@@ -323,7 +334,7 @@ def _front_of_sample(
 ) -> Front | None:
     if config.stem == "none" and not config.bends_columns:
         return None
-    X = torch.from_numpy(np.ascontiguousarray(some.X)).to(device)
+    X = as_tensor(some.X).to(device)
     weight = torch.from_numpy(some.weight)
     even = bool((weight == 1).all())
     if config.stem == "none":
@@ -351,7 +362,7 @@ def _features_of_survey(
     elif isinstance(front, Stem):
         moments = _stem_moments(source, objective, config, front, device, ranks, seed)
     else:
-        X = torch.from_numpy(np.ascontiguousarray(some.X)).to(device)
+        X = as_tensor(some.X).to(device)
         X = X.double() if front is None else front.features(X)
         Y = X[:, :0]
         if config.projection == "pls":
@@ -378,11 +389,13 @@ def _stem_moments(
     parts, whole = Parts(seed, config.held_out), None
     for block, piece in pieces_of(source, ranks.share(source.blocks)):
         kept = ~parts.held(block, piece)
+        if piece.weight is not None:
+            kept &= piece.weight > 0
         size = piece_rows(front.n_outputs, front, device)
         for rows in np.array_split(np.flatnonzero(kept), max(1, -(-int(kept.sum()) // size))):
             if len(rows) == 0:
                 continue
-            X = front.features(torch.from_numpy(np.ascontiguousarray(piece.X[rows])).to(device))
+            X = front.features(as_tensor(piece.X[rows]).to(device))
             Y = X[:, :0]
             if config.projection == "pls":
                 encoded = objective.encode(np.asarray(piece.y)[rows])
@@ -392,7 +405,8 @@ def _stem_moments(
             weight = None if weight is None else weight.to(device)
             some = moments_of_chunk(X, Y, weight, diagonal=diagonal)
             whole = some if whole is None else whole.merge(some)
-    found = [moments for moments in ranks.gather(whole) if moments is not None]
+    mine = None if whole is None else whole.to("cpu")  # a GPU of another rank is not ours
+    found = [moments.to(device) for moments in ranks.gather(mine) if moments is not None]
     total = found[0]
     for moments in found[1:]:
         total = total.merge(moments)

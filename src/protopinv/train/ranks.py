@@ -174,4 +174,4 @@ def _reason(error: Exception) -> str:
     """What torch says, without where in its source it says so."""
     first = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
     text = first.rsplit("] ", 1)[-1] if first.startswith("[/") else first
-    return "connection closed" if "closed by peer" in first else text[:120]
+    return "connection closed" if "by peer" in first else text[:120]

@@ -20,7 +20,14 @@ from protopinv.shards.source import Wanted
 from protopinv.train.ranks import Ranks, owners
 from protopinv.train.rows import CPU_CHUNK_MOST, Rows
 from protopinv.train.source import piece_rows, seen_by_network
-from protopinv.train.survey import Parts, Sample, Survey, pieces_of, rows_a_piece
+from protopinv.train.survey import (
+    Parts,
+    Sample,
+    Survey,
+    as_tensor,
+    pieces_of,
+    rows_a_piece,
+)
 
 # Mini-batches are drawn from so many rows at a time, which come from blocks in a random order.
 WINDOW_ROWS = 2**17
@@ -47,9 +54,6 @@ class View:
     def inputs(self, X: NDArray[Any] | Tensor) -> Float[Tensor, "n d"]:
         """Projected rows, made in pieces that stay in cache."""
         n, d = len(X), self.features.n_components
-        if isinstance(X, Tensor) and X.is_cuda:
-            # it was fetched on another stream, which may reuse its memory only after this one
-            X.record_stream(torch.cuda.current_stream(X.device))
         Z = torch.empty(n, d, dtype=self.dtype, device=self.device)
         size = piece_rows(X.shape[1], self.front, self.device)
         for start in range(0, n, size):
@@ -80,10 +84,11 @@ class View:
 
     def placed(self, X: NDArray[Any]) -> Tensor:
         """Numbers on the device; a GPU fetches them beside its work."""
-        native = X.dtype.isnative and X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
-        rows = torch.from_numpy(np.require(X if native else X.astype(np.float64), None, ["C", "W"]))
         if self.device.type == "cpu":
-            return rows
+            return as_tensor(X)
+        # torch cannot pick rows of long unsigned integers there
+        long = X.dtype.kind == "u" and X.dtype.itemsize > 1
+        rows = as_tensor(X.astype(np.float64) if long else X)
         pinned = rows if rows.is_pinned() else rows.pin_memory()
         return pinned.to(self.device, non_blocking=True)
 
@@ -300,10 +305,17 @@ class StreamedRows:
         """Those rows of some pieces that are asked for, as the network sees them."""
         Xs, ys, masses, folds = [], [], [], []
         for block, piece in parts:
+            for part in (piece.X, piece.y):
+                if isinstance(part, Tensor):
+                    # it was fetched on another stream, which may reuse its memory only after this
+                    part.record_stream(torch.cuda.current_stream(part.device))
             kept: Any = slice(None)
             if self.parts.held_out > 0:
                 out = self.parts.held(block, piece)
                 kept = out if self.held_out else ~out
+            if piece.weight is not None and not piece.weight.all():
+                there = piece.weight > 0
+                kept = there if isinstance(kept, slice) else kept & there
             Xs.append(_taken(piece.X, kept))
             ys.append(_taken(piece.y, kept))
             if self.counting.is_needed:

@@ -140,7 +140,8 @@ def sampled(
 class Survey:
     """What one pass has found. ``counts`` and ``masses`` are of rows to train on and held out.
 
-    ``trained`` says how many rows of each block, by its start, are trained on.
+    ``trained`` says how many rows of each block, by its start, are trained on; ``is_weighted``
+    whether some count other than once. Rows of weight zero are not there at all.
     """
 
     targets: Summary
@@ -151,11 +152,7 @@ class Survey:
     sample: Sample | None = None
     held_sample: Sample | None = None
     trained: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def is_weighted(self) -> bool:
-        """Whether rows count differently."""
-        return bool((self.masses != self.counts).any())
+    is_weighted: bool = False
 
 
 def rows_a_piece(source: RowSource) -> int:
@@ -221,13 +218,14 @@ def survey(
             parts.folds(block, piece),
             parts.sample_keys(number),
         )
-        counts = (mass > 0) & ~out
-        whole.counts += [int((~out).sum()), int(out.sum())]
-        whole.masses += [float(mass[~out].sum()), float(mass[out].sum())]
-        whole.fold_masses += np.bincount(rows.fold[~out], mass[~out], minlength=FOLDS)
+        counts, out = (mass > 0) & ~out, (mass > 0) & out
+        whole.is_weighted |= bool((mass != 1).any())
+        whole.counts += [int(counts.sum()), int(out.sum())]
+        whole.masses += [float(mass[counts].sum()), float(mass[out].sum())]
+        whole.fold_masses += np.bincount(rows.fold[counts], mass[counts], minlength=FOLDS)
         n_before = whole.trained.get(block.start, 0)
-        whole.trained[block.start] = n_before + int((~out).sum())
-        held.add(rows, out & (mass > 0))
+        whole.trained[block.start] = n_before + int(counts.sum())
+        held.add(rows, out)
         uniform.add(rows, counts)
         if isinstance(targets, LabelCounts):
             _offer_by_label(by_label, rows, counts)
@@ -262,6 +260,7 @@ def _merged(parts: Sequence[Survey]) -> Survey:
         whole.masses += part.masses
         whole.fold_masses += part.fold_masses
         whole.trained |= part.trained
+        whole.is_weighted |= part.is_weighted
         if part.moments is not None:
             known = whole.moments
             whole.moments = part.moments if known is None else known.merge(part.moments)
@@ -290,10 +289,16 @@ def _moments(rows: Sample, scatter: str, against: Any, *, weighted: bool) -> Ite
     size = max(1, CACHED_NUMBERS // rows.X.shape[1])
     for start in range(0, len(rows), size):
         some = slice(start, start + size)
-        X = torch.from_numpy(np.ascontiguousarray(rows.X[some])).double()
+        X = as_tensor(rows.X[some]).double()
         Y = X[:, :0] if against is None else against(rows.y[some])
         weight = torch.from_numpy(rows.weight[some]) if weighted else None
         yield moments_of_chunk(X, Y, weight, diagonal=scatter == "diagonal")
+
+
+def as_tensor(X: NDArray[Any]) -> torch.Tensor:
+    """Numbers of a type that torch knows, in memory that it may write to."""
+    native = X.dtype.isnative and X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
+    return torch.from_numpy(np.require(X if native else X.astype(np.float64), None, ["C", "W"]))
 
 
 def _mass(block: Block, piece: Piece) -> NDArray[np.float64]:
