@@ -94,7 +94,7 @@ class Pace:
         self._clock = clock
         self._begun = self._last = clock()
         self._epochs = 0
-        self._longest = 0.0
+        self._latest = 0.0
 
     @property
     def seconds(self) -> float:
@@ -104,15 +104,14 @@ class Pace:
     def count(self, report: EpochReport) -> None:  # noqa: ARG002
         """One more epoch is over."""
         now = self._clock()
-        self._longest = max(self._longest, now - self._last)
-        self._last = now
+        self._latest, self._last = now - self._last, now
         self._epochs += 1
 
     def is_due(self, report: EpochReport, times: int) -> bool:
         """So many times in all, and every long epoch: a number shown is one read from a device."""
         done = report.epoch + 1
         few = done % max(1, report.n_epochs // times) == 0 or done == report.n_epochs
-        return few or self._longest >= LONG_EPOCH_SECONDS
+        return few or self._latest >= LONG_EPOCH_SECONDS
 
     def rows(self, report: EpochReport) -> str:
         """Rows a second, and what was read for them."""
