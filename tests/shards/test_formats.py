@@ -9,7 +9,7 @@ import pytest
 
 from protopinv import open_rows
 from protopinv.errors import DataError
-from protopinv.shards import arrow
+from protopinv.shards import arrow, formats
 from protopinv.shards.source import Wanted
 
 
@@ -19,7 +19,7 @@ def everything(source) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "csv"])
 def test_rows_are_the_same_in_any_format(table, write, kind, monkeypatch) -> None:
-    monkeypatch.setattr(arrow, "CSV_BLOCK_BYTES", 5_000)
+    monkeypatch.setattr(formats, "CSV_BLOCK_BYTES", 5_000)
     source = open_rows(write(table, kind), "y", weight="w")
     X, y, weight = everything(source)
     np.testing.assert_array_equal(X, np.column_stack([table[f"x{i}"] for i in range(4)]))
@@ -32,7 +32,7 @@ def test_rows_are_the_same_in_any_format(table, write, kind, monkeypatch) -> Non
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "csv"])
 def test_a_block_is_read_alone_and_in_pieces(table, write, kind, monkeypatch) -> None:
-    monkeypatch.setattr(arrow, "CSV_BLOCK_BYTES", 5_000)
+    monkeypatch.setattr(formats, "CSV_BLOCK_BYTES", 5_000)
     monkeypatch.setattr(arrow, "LEAST_ROWS", 16)
     source = open_rows(write(table, kind), "y")
     block = source.blocks[-2]

@@ -15,7 +15,7 @@ from protopinv.errors import ConfigError, DataError
 from protopinv.estimators import regressor as regressor_module
 from protopinv.shards import SparseRows
 from protopinv.shards import arrays as arrays_module
-from protopinv.train import prepare as prepare_module
+from protopinv.train import prepare_stream as prepare_module
 from protopinv.train import streamed as streamed_module
 from protopinv.train import survey as survey_module
 from protopinv.train.ranks import ALONE
@@ -198,14 +198,13 @@ def test_left_out_batches_change_nothing_but_that(table) -> None:
 def _streamed(X, y, held_out: float = 0.0):
     from protopinv.features import FeatureMap
     from protopinv.objective import Classes
+    from protopinv.train.view import View
 
     source, parts = ArrayRows(X, y, memory=0), Parts(0, held_out)
     found = survey(source, LabelCounts(), parts, ALONE)
     d = X.shape[1]
     features = FeatureMap(torch.zeros(d).double(), torch.ones(d).double())
-    view = streamed_module.View(
-        None, features, Classes(np.unique(y)), torch.float64, torch.device("cpu")
-    )
+    view = View(None, features, Classes(np.unique(y)), torch.float64, torch.device("cpu"))
     return streamed_module.streamed(source, view, parts, ALONE, found)[0]
 
 

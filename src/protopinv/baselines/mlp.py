@@ -108,7 +108,7 @@ class MLPBaselineClassifier(ProbabilisticClassifier, TrainingParameters):
             )
         for warning in history.warnings():
             warnings.warn(warning, stacklevel=2)
-        self._learn(checked)
+        self._learn(checked.learned)
         self.objective_ = objective
         known = objective.labels if isinstance(objective, Classes) else None
         self.classes_ = np.arange(objective.n_outputs) if known is None else known

@@ -183,7 +183,7 @@ def _fit_random_hidden(
         first = _first_layer(features, units, estimator.weight_scale, bias, generator).to(device)
         hidden = _Hidden(features, first, activation)
         second = _solve_outputs(rows, hidden, float(estimator.ridge), device)
-    estimator._learn(checked)
+    estimator._learn(checked.learned)
     estimator.objective_ = objective
     estimator.classes_ = objective.labels
     folded = (features.back_project(first).cpu(), second.cpu())

@@ -133,7 +133,7 @@ def _source(
     from protopinv.errors import DataError
     from protopinv.files import is_file, is_folder
     from protopinv.shards import open_rows
-    from protopinv.shards.arrow import SUFFIXES
+    from protopinv.shards.formats import SUFFIXES
     from protopinv.shards.source import IN_MEMORY_BYTES
     from protopinv.train.ranks import expected
 

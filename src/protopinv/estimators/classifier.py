@@ -16,7 +16,7 @@ from protopinv.estimators.classes import (
 from protopinv.estimators.door import with_weight
 from protopinv.estimators.fitting import ProtoPINV, Saving
 from protopinv.estimators.parameters import as_estimator, documented
-from protopinv.estimators.streams import as_source, is_small, with_class_weight, with_names
+from protopinv.estimators.streams import as_source, is_small, with_class_weight
 from protopinv.objective import Classes, Labels
 from protopinv.shards import RowSource
 from protopinv.train.config import AUTO
@@ -108,14 +108,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, ProtoPINV):
     def _fit_labels_of(self, source: RowSource, observer: Observer | None, saving: Saving) -> Self:
         """The same for rows in files."""
         if is_small(source):
-            fitted = self.fit(
-                *source.load(),
-                observer=observer,
-                checkpoint=saving.path,
-                checkpoint_every=saving.every,
-                resume=saving.resume,
-            )
-            return with_names(fitted, source)
+            return self._fit_loaded(source, observer, saving)
         source = with_class_weight(source, self.class_weight)
         targets = LabelCounts() if source.is_column else LabelColumns()
 

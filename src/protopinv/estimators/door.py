@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -90,11 +90,11 @@ class NetworkEstimator(BaseEstimator):
         }
         return with_weight(Checked(torch_ready(X), y, None, learned), weight)
 
-    def _learn(self, checked: Checked) -> None:
-        """Take over what scikit-learn learned of the rows."""
+    def _learn(self, learned: Mapping[str, Any]) -> None:
+        """Take over what is known of the columns, and forget what was known before."""
         for name in ("n_features_in_", "feature_names_in_"):
-            if name in checked.learned:
-                setattr(self, name, checked.learned[name])
+            if name in learned:
+                setattr(self, name, learned[name])
             elif hasattr(self, name):
                 delattr(self, name)
 

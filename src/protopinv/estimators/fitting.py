@@ -31,7 +31,7 @@ from protopinv.train.history import History
 from protopinv.train.look import Tried
 from protopinv.train.loop import Observer
 from protopinv.train.model import Model, Start, Training, train_model
-from protopinv.train.prepare import prepare_stream, surveyed
+from protopinv.train.prepare_stream import prepare_stream, surveyed
 from protopinv.train.progress import progress
 from protopinv.train.ranks import Ranks, join, local_device, own_number
 from protopinv.train.settle import DataShape, candidates, check, is_auto, settle
@@ -114,7 +114,7 @@ class ProtoPINV(BankParameters, BankEstimator):
                 workers=workers,
                 checkpoints=checkpoints,
             )
-        self._learn(checked)
+        self._learn(checked.learned)
         return self._with_model(model, objective)
 
     def _fit_source(
@@ -178,12 +178,27 @@ class ProtoPINV(BankParameters, BankEstimator):
                 checkpoints=checkpoints,
             )
             model = training(prepared, configs, watched)
-        self.n_features_in_ = source.n_features
-        if source.names is not None:
-            self.feature_names_in_ = np.array(source.names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+        self._learn_names(source)
         return self._with_model(model, objective)
+
+    def _fit_loaded(self, source: RowSource, observer: Observer | None, saving: Saving) -> Self:
+        """Train on rows that are few enough to be read once, as on arrays."""
+        self.fit(
+            *source.load(),
+            observer=observer,
+            checkpoint=saving.path,
+            checkpoint_every=saving.every,
+            resume=saving.resume,
+        )
+        self._learn_names(source)
+        return self
+
+    def _learn_names(self, source: RowSource) -> None:
+        """Take over what a source knows of its columns."""
+        learned: dict[str, Any] = {"n_features_in_": source.n_features}
+        if source.names is not None:
+            learned["feature_names_in_"] = np.array(source.names, dtype=object)
+        self._learn(learned)
 
     def _checkpoints(self, saving: Saving, ranks: Ranks) -> tuple[Checkpoints | None, int]:
         """Where checkpoints go, if anywhere, and the seed: that of the training to go on with."""

@@ -13,7 +13,7 @@ from protopinv.errors import ConfigError, DataError
 from protopinv.estimators.door import Checked
 from protopinv.estimators.fitting import ProtoPINV, Saving
 from protopinv.estimators.parameters import as_estimator, documented
-from protopinv.estimators.streams import as_source, is_small, with_names
+from protopinv.estimators.streams import as_source, is_small
 from protopinv.objective import Numbers
 from protopinv.shards import RowSource
 from protopinv.train.config import TrainConfig
@@ -113,14 +113,7 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
     def _fit_numbers_of(self, source: RowSource, observer: Observer | None, saving: Saving) -> Self:
         """The same for rows in files."""
         if is_small(source):
-            fitted = self.fit(
-                *source.load(),
-                observer=observer,
-                checkpoint=saving.path,
-                checkpoint_every=saving.every,
-                resume=saving.resume,
-            )
-            return with_names(fitted, source)
+            return self._fit_loaded(source, observer, saving)
 
         def objective_of(found: Survey) -> Numbers:
             stats, sample = found.targets, found.sample

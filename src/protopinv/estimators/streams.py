@@ -1,7 +1,7 @@
 """Rows that come as files, sparse matrices or maps of files, at the doors of the estimators."""
 
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,6 @@ from protopinv.shards.source import IN_MEMORY_BYTES, Wanted
 from protopinv.train.ranks import expected
 from protopinv.train.summary import LabelCounts
 from protopinv.train.survey import pieces_of
-
-Fitted = TypeVar("Fitted")
 
 
 def as_source(X: Any, y: Any, sample_weight: Any) -> RowSource | None:
@@ -39,13 +37,6 @@ def as_source(X: Any, y: Any, sample_weight: Any) -> RowSource | None:
 def is_small(source: RowSource) -> bool:
     """Whether the rows are read once and then trained on as arrays are."""
     return expected() == 1 and source.fits_in_memory()
-
-
-def with_names(estimator: Fitted, source: RowSource) -> Fitted:
-    """The estimator with the names of the features, where the source knows them."""
-    if source.names is not None:
-        vars(estimator)["feature_names_in_"] = np.array(source.names, dtype=object)
-    return estimator
 
 
 def with_class_weight(source: RowSource, class_weight: Any) -> RowSource:

@@ -10,18 +10,9 @@ from numpy.typing import NDArray
 
 from protopinv.errors import DataError
 from protopinv.optional import require
-from protopinv.shards.arrays import digest
+from protopinv.shards.formats import FileRows, opened, unreadable
 from protopinv.shards.source import IN_MEMORY_BYTES, Block, Piece, RowSource, Wanted, placed
 
-SUFFIXES = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".csv": "csv",
-}
-# A CSV file has no row groups: it is cut where so many bytes have been read.
-CSV_BLOCK_BYTES = 2**24
 # Rows are taken from a file about so many at a time, whatever is asked for.
 LEAST_ROWS = 1_024
 
@@ -45,7 +36,7 @@ class ArrowRows(RowSource):
         cache: str | Path | None = "auto",
     ) -> None:
         require("pyarrow", extra="stream", why="Reading rows that need not fit in memory")
-        self._files = {_name(path, root): _opened(path) for path in files}
+        self._files = {_name(path, root): opened(path) for path in files}
         # a file without rows may not know its types
         full = [item for item in self._files.items() if any(n for _, n in item[1].blocks())]
         first_name, first = next(iter(full or self._files.items()))
@@ -98,7 +89,7 @@ class ArrowRows(RowSource):
         except (OSError, ValueError) as error:
             if isinstance(error, DataError):
                 raise
-            raise _unreadable(block.file, error) from error
+            raise unreadable(block.file, error) from error
         if done != block.n_rows:
             raise DataError(
                 f"A file must stay as it is while it is read. {block.file} had {block.n_rows} rows "
@@ -161,7 +152,7 @@ class ArrowRows(RowSource):
         few = ", ".join(map(repr, there[:8])) + (", ..." if len(there) > 8 else "")
         raise DataError(f"{rule}. {file} has no {missing[0]!r}; it has {few}. {hint}")
 
-    def _check_types(self, first_name: str, first: "_File") -> None:
+    def _check_types(self, first_name: str, first: FileRows) -> None:
         """Every file must have the columns of the first, of the same kinds."""
         names = [*self._features, *self._targets, *([self._weight] if self._weight else [])]
         kinds = {name: first.kind(name) for name in names}
@@ -230,201 +221,3 @@ def _numbers(column: Any, name: str, place: _Place, rule: str) -> NDArray[Any]:
 
 def _name(path: Path, root: Path | None) -> str:
     return str(path if root is None else path.relative_to(root))
-
-
-def _opened(path: Path) -> "_File":
-    kind = SUFFIXES.get(path.suffix.lower())
-    if kind is None:
-        raise DataError(
-            f"Rows must be in {', '.join(SUFFIXES)} files. Got {path.name}. Convert or rename it."
-        )
-    if path.stat().st_size == 0:
-        raise DataError(
-            f"A file of rows must not be empty. {path} has no bytes. Remove it, or write it again."
-        )
-    try:
-        return {"parquet": _Parquet, "arrow": _Arrow, "csv": _Csv}[kind](path)
-    except (OSError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise _unreadable(str(path), error) from error
-
-
-def _unreadable(file: str, error: Exception) -> DataError:
-    reason = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
-    return DataError(
-        f"Every file of rows must be readable. {file} is not ({reason}). Check that it is whole."
-    )
-
-
-class _File:
-    """One file: its columns, where its blocks begin, and record batches of a block."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.n_bytes = path.stat().st_size
-        self._schema: Any = None
-
-    @property
-    def columns(self) -> list[str]:
-        names: list[str] = self._schema.names
-        return names
-
-    def kind(self, column: str) -> str:
-        """The type of a column; text is text, however it is stored."""
-        import pyarrow as pa
-
-        kind = self._schema.field(column).type
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
-        if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-            return "string"
-        return str(kind)
-
-    def blocks(self) -> list[tuple[int, int]]:
-        """First row and length of each."""
-        raise NotImplementedError
-
-    def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        """Record batches of a block."""
-        raise NotImplementedError
-
-    def digest(self) -> str:
-        """What the file says of itself: its end, where formats keep their table of contents."""
-        with self.path.open("rb") as file:
-            file.seek(max(0, self.n_bytes - 2**16))
-            return digest(file.read())
-
-
-class _Parquet(_File):
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        import pyarrow.parquet as pq
-
-        with pq.ParquetFile(path) as file:
-            self._schema = file.schema_arrow
-            groups = file.metadata
-            lengths = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
-        self._blocks = _counted(lengths)
-
-    def blocks(self) -> list[tuple[int, int]]:
-        return self._blocks
-
-    def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        import pyarrow.parquet as pq
-
-        # opened anew for every block: a thread of its own reads it, and many files stay closed
-        with pq.ParquetFile(self.path, pre_buffer=False) as file:
-            yield from file.iter_batches(
-                batch_size=rows, row_groups=[block.number], columns=list(columns), use_threads=False
-            )
-
-
-class _Arrow(_File):
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        import pyarrow as pa
-
-        with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as file:
-            self._schema = file.schema
-            lengths = [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
-        self._blocks = _counted(lengths)
-
-    def blocks(self) -> list[tuple[int, int]]:
-        return self._blocks
-
-    def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        import pyarrow as pa
-
-        with pa.memory_map(str(self.path)) as mapped, pa.ipc.open_file(mapped) as file:
-            batch = file.get_batch(block.number).select(list(columns))
-            for start in range(0, batch.num_rows, rows):
-                yield batch.slice(start, rows)
-
-
-class _Csv(_File):
-    """Cut into stretches of bytes that begin and end between lines; types are those of all rows.
-
-    One pass finds the lines and the types. A line break inside quotes must not lie on a cut.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        import pyarrow as pa
-        from pyarrow import csv
-
-        self._cuts = _stretches(path)
-        with path.open("rb") as file:
-            self._header = file.readline()
-        kinds: dict[str, Any] = {}
-        lengths = []
-        for start, end in self._cuts or [(0, 0)]:  # the header alone has names
-            table = csv.read_csv(pa.py_buffer(self._header + _bytes(path, start, end)))
-            lengths.append(table.num_rows)
-            for field in table.schema:
-                before = kinds.get(field.name, field.type)
-                kinds[field.name] = _common(before, field.type)
-        self._schema = pa.schema(list(kinds.items()))
-        self._blocks = _counted(lengths)
-
-    def blocks(self) -> list[tuple[int, int]]:
-        return self._blocks
-
-    def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        import pyarrow as pa
-        from pyarrow import csv
-
-        text = self._header + _bytes(self.path, *self._cuts[block.number])
-        table = csv.read_csv(
-            pa.py_buffer(text),
-            read_options=csv.ReadOptions(use_threads=False),
-            convert_options=csv.ConvertOptions(
-                include_columns=list(columns), column_types=self._schema
-            ),
-        )
-        yield from table.combine_chunks().to_batches(max_chunksize=rows)
-
-    def digest(self) -> str:
-        return digest(
-            *(_bytes(self.path, start, min(end, start + 4096)) for start, end in self._cuts)
-        )
-
-
-def _counted(lengths: Sequence[int]) -> list[tuple[int, int]]:
-    starts = np.cumsum([0, *lengths])
-    return [(int(start), n) for start, n in zip(starts, lengths, strict=False)]
-
-
-def _common(one: Any, other: Any) -> Any:
-    """The type that holds both: numbers in one stretch and gaps or fractions in another."""
-    import pyarrow as pa
-
-    if one == other or pa.types.is_null(other):
-        return one
-    if pa.types.is_null(one):
-        return other
-    numbers = (pa.types.is_integer, pa.types.is_floating)
-    if any(is_(one) for is_ in numbers) and any(is_(other) for is_ in numbers):
-        return pa.float64()
-    return pa.string()
-
-
-def _stretches(path: Path) -> list[tuple[int, int]]:
-    """Of whole lines behind the header."""
-    cuts: list[tuple[int, int]] = []
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        file.readline()
-        start = file.tell()
-        while start < size:
-            file.seek(min(size, start + CSV_BLOCK_BYTES))
-            file.readline()
-            cuts.append((start, file.tell()))
-            start = file.tell()
-    return cuts
-
-
-def _bytes(path: Path, start: int, end: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(start)
-        return file.read(end - start)

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from protopinv.errors import DataError
-from protopinv.shards.arrow import SUFFIXES, ArrowRows
+from protopinv.shards.arrow import ArrowRows
+from protopinv.shards.formats import SUFFIXES
 from protopinv.shards.source import IN_MEMORY_BYTES
 
 

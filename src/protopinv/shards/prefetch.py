@@ -3,11 +3,19 @@
 import queue
 import threading
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 
 AHEAD = 2
+
+
+@dataclass(frozen=True)
+class _Made(Generic[Item]):
+    """An item, told from an error and from the end."""
+
+    item: Item
 
 
 def ahead(items: Iterable[Item], n: int = AHEAD) -> Iterator[Item]:
@@ -15,13 +23,13 @@ def ahead(items: Iterable[Item], n: int = AHEAD) -> Iterator[Item]:
 
     An error comes where its item would have. Who stops early stops the thread too.
     """
-    made: queue.Queue[tuple[str, object]] = queue.Queue(n)
+    made: queue.Queue[_Made[Item] | BaseException | None] = queue.Queue(n)
     over = threading.Event()
 
-    def put(kind: str, item: object) -> bool:
+    def put(what: _Made[Item] | BaseException | None) -> bool:
         while not over.is_set():
             try:
-                made.put((kind, item), timeout=0.1)
+                made.put(what, timeout=0.1)
             except queue.Full:
                 continue
             return True
@@ -30,22 +38,22 @@ def ahead(items: Iterable[Item], n: int = AHEAD) -> Iterator[Item]:
     def work() -> None:
         try:
             for item in items:
-                if not put("item", item):
+                if not put(_Made(item)):
                     return
-            put("end", None)
+            put(None)
         except BaseException as error:
-            put("error", error)
+            put(error)
 
     thread = threading.Thread(target=work, name="protopinv-read", daemon=True)
     thread.start()
     try:
         while True:
-            kind, item = made.get()
-            if kind == "end":
+            what = made.get()
+            if what is None:
                 return
-            if isinstance(item, BaseException) and kind == "error":
-                raise item
-            yield item  # type: ignore[misc]
+            if isinstance(what, BaseException):
+                raise what
+            yield what.item
     finally:
         over.set()
         thread.join()

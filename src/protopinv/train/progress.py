@@ -57,7 +57,7 @@ def _display() -> Iterator[Observer]:
         task = bar.add_task("training", total=None, numbers="")
 
         def show(report: EpochReport) -> None:
-            pace.count(report)
+            pace.count()
             if pace.is_due(report, 100):
                 looks = "training" if report.look is None else f"look {report.look + 1}"
                 bar.update(
@@ -76,7 +76,7 @@ def _lines(pace: "Pace") -> Observer:
     rank = f"rank {own_number()}: " if expected() > 1 else ""
 
     def show(report: EpochReport) -> None:
-        pace.count(report)
+        pace.count()
         if pace.is_due(report, LINES_ELSEWHERE):
             look = "" if report.look is None else f"look {report.look + 1}, "
             place = f"{rank}{look}epoch {report.epoch + 1}/{report.n_epochs}"
@@ -101,7 +101,7 @@ class Pace:
         """Since the first epoch began."""
         return self._last - self._begun
 
-    def count(self, report: EpochReport) -> None:  # noqa: ARG002
+    def count(self) -> None:
         """One more epoch is over."""
         now = self._clock()
         self._latest, self._last = now - self._last, now
