@@ -6,11 +6,13 @@ is alone pays nothing.
 
 import atexit
 import os
+import time
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import torch
 from torch import Tensor
@@ -136,9 +138,44 @@ def join(device: torch.device) -> Ranks:
     if not dist.is_initialized():
         backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
         with _named():
-            dist.init_process_group(backend, timeout=PATIENCE)
+            store, number, size = next(dist.rendezvous("env://", timeout=PATIENCE))
+            store = _fresh(store, number, size)
+            dist.init_process_group(
+                backend, store=store, rank=number, world_size=size, timeout=PATIENCE
+            )
         atexit.register(_leave)
     return Ranks(dist.get_rank(), dist.get_world_size())
+
+
+def _fresh(store: Any, number: int, size: int) -> Any:
+    """A part of the job's key-value store that no earlier attempt has written to.
+
+    torchrun keeps the store when it starts the ranks again, and what the dead ones wrote with it: a
+    rank that is quick would find the address of a process that is gone. So the first rank makes up
+    a name, and gives it to those who are there now.
+    """
+    import torch.distributed as dist
+
+    if number:
+        me = uuid4().hex
+        store.set(f"protopinv/here/{number}", me)
+        name = store.get(f"protopinv/name-for/{me}").decode()  # waits until it is set
+        store.set(f"protopinv/heard/{name}/{number}", "")
+        return dist.PrefixStore(name, store)
+    name = uuid4().hex
+    silent = set(range(1, size))
+    deadline = time.monotonic() + PATIENCE.total_seconds()
+    while silent:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"rank {min(silent)} never came")
+        for other in [n for n in silent if store.check([f"protopinv/here/{n}"])]:
+            # What is written there may be of a rank that is gone; only a living one answers.
+            them = store.get(f"protopinv/here/{other}").decode()
+            store.set(f"protopinv/name-for/{them}", name)
+            if store.check([f"protopinv/heard/{name}/{other}"]):
+                silent.remove(other)
+        time.sleep(0.005)
+    return dist.PrefixStore(name, store)
 
 
 def local_device(device: torch.device) -> torch.device:
