@@ -191,6 +191,23 @@ def scale(
 
 
 @app.command()
+def kills(
+    times: Annotated[int, typer.Option(help="How often each kind of training is killed.")] = 20,
+    seed: Annotated[int, typer.Option(help="Of the moments.")] = 0,
+    quick: Quick = False,
+    records: Folder = Path("records"),
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Training killed at random moments and resumed, against training left alone."""
+    from benchmarks.scale.kills import KillPlan, kills_table, measure_kills
+
+    plan = KillPlan(2 if quick else times, seed, quick)
+    record = measure_kills(plan, folder=records, fresh=fresh, say=say)
+    _tell(record, kills_table, as_json=as_json)
+
+
+@app.command()
 def defaults(
     datasets: Datasets = "mnist,fashion-mnist",
     efforts: Annotated[str, typer.Option(help="Some of quick, balanced, best.")] = "quick,balanced",

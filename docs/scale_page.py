@@ -6,6 +6,7 @@ from typing import Any
 from results_page import recipe
 
 from benchmarks.scale.gpu import fetching_table
+from benchmarks.scale.kills import kills_table
 from benchmarks.scale.model import LINK_BYTES, LINK_SECONDS, fitted_cpu, fitted_gpu, predictions
 from benchmarks.scale.study import exponent, scale_tables
 
@@ -169,6 +170,19 @@ def scale_page(newest: Mapping[str, Record]) -> str:
             "`python -m benchmarks scale --rows FOLDER` makes it.",
             "",
             f"<sub>{recipe(cpu)}</sub>",
+        ]
+    killed = newest.get("kills-cpu")
+    if killed is not None:
+        lines += [
+            "",
+            "Training killed by SIGKILL at random moments and resumed each time, until it was "
+            "through, against training left alone:",
+            "",
+            *kills_table(killed),
+            "",
+            "`python -m benchmarks kills` makes it.",
+            "",
+            f"<sub>{recipe(killed)}</sub>",
         ]
     if gpu is not None:
         lines += [

@@ -134,11 +134,12 @@ def join(device: torch.device) -> Ranks:
     if expected() == 1:
         return ALONE
     import torch.distributed as dist
+    from torch.distributed.rendezvous import rendezvous
 
     if not dist.is_initialized():
         backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
         with _named():
-            store, number, size = next(dist.rendezvous("env://", timeout=PATIENCE))
+            store, number, size = next(rendezvous("env://", timeout=PATIENCE))
             store = _fresh(store, number, size)
             dist.init_process_group(
                 backend, store=store, rank=number, world_size=size, timeout=PATIENCE
@@ -154,14 +155,14 @@ def _fresh(store: Any, number: int, size: int) -> Any:
     rank that is quick would find the address of a process that is gone. So the first rank makes up
     a name, and gives it to those who are there now.
     """
-    import torch.distributed as dist
+    from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
     if number:
         me = uuid4().hex
         store.set(f"protopinv/here/{number}", me)
         name = store.get(f"protopinv/name-for/{me}").decode()  # waits until it is set
         store.set(f"protopinv/heard/{name}/{number}", "")
-        return dist.PrefixStore(name, store)
+        return PrefixStore(name, store)
     name = uuid4().hex
     silent = set(range(1, size))
     deadline = time.monotonic() + PATIENCE.total_seconds()
@@ -175,7 +176,7 @@ def _fresh(store: Any, number: int, size: int) -> Any:
             if store.check([f"protopinv/heard/{name}/{other}"]):
                 silent.remove(other)
         time.sleep(0.005)
-    return dist.PrefixStore(name, store)
+    return PrefixStore(name, store)
 
 
 def local_device(device: torch.device) -> torch.device:

@@ -44,6 +44,12 @@ class LabelCounts(Summary):
                 f"Labels must be there. {where} holds {y[~np.isfinite(y)][0]}: NaN or infinity. "
                 "Fill it in or leave the row out."
             )
+        if y.dtype.kind == "f" and not (y == np.trunc(y)).all():
+            raise DataError(
+                f"Classes must be labels: strings, booleans or whole numbers. {where} holds "
+                f"{y[y != np.trunc(y)][0]}. If the target is a quantity, use ProtoPINVRegressor, "
+                "or --task regression."
+            )
         try:
             labels, codes = np.unique(y, return_inverse=True)
         except TypeError as error:
