@@ -308,6 +308,6 @@ def test_a_model_that_was_streamed_is_saved_and_read(table, tmp_path: Path) -> N
 
 
 def test_quantities_are_no_classes(table) -> None:
-    rows = ArrayRows(table[0], np.where(np.arange(3000) == 2500, 0.5, 1.0))
+    rows = ArrayRows(table[0], np.where(np.arange(3000) == 2500, 0.5, 1.0), memory=0)
     with pytest.raises(DataError, match=r"holds 0\.5\. If the target is a quantity"):
         ProtoPINVClassifier(**SHORT).fit(rows)
