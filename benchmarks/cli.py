@@ -208,6 +208,23 @@ def kills(
 
 
 @app.command()
+def fuzz(
+    files: Annotated[int, typer.Option(help="How many damaged files are loaded.")] = 200_000,
+    seed: Annotated[int, typer.Option(help="Of the damage.")] = 0,
+    quick: Quick = False,
+    records: Folder = Path("records"),
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Model files damaged at random: all are refused by our own error, or load."""
+    from benchmarks.fuzz import FuzzPlan, fuzz_table, measure_fuzz
+
+    plan = FuzzPlan(2_000 if quick else files, seed, quick)
+    record = measure_fuzz(plan, folder=records, fresh=fresh, say=say)
+    _tell(record, fuzz_table, as_json=as_json)
+
+
+@app.command()
 def defaults(
     datasets: Datasets = "mnist,fashion-mnist",
     efforts: Annotated[str, typer.Option(help="Some of quick, balanced, best.")] = "quick,balanced",

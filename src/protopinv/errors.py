@@ -33,6 +33,10 @@ class TrainingError(ProtoPINVError, RuntimeError):
     """Training could not be kept finite by any fallback."""
 
 
+class ExportError(ProtoPINVError, ValueError):
+    """A model cannot be written in a foreign format."""
+
+
 class CheckpointError(ProtoPINVError, ValueError):
     """A checkpoint is missing, damaged, or of other rows or another configuration."""
 
@@ -51,6 +55,10 @@ class GuardWarning(UserWarning):
 
 class NotLearnedWarning(UserWarning):
     """Training went through, but the network fits its rows no better than a constant."""
+
+
+class DriftWarning(UserWarning):
+    """A loaded model does not answer the examples in its file as it did when it was saved."""
 
 
 class CheckpointWarning(UserWarning):

@@ -11,6 +11,7 @@ from protopinv.cli.bench import bench
 from protopinv.cli.demo import demo
 from protopinv.cli.diagnose import diagnose
 from protopinv.cli.evaluate import evaluate
+from protopinv.cli.export import export
 from protopinv.cli.inspect import inspect
 from protopinv.cli.output import exit_code, one_line
 from protopinv.cli.predict import predict
@@ -25,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (demo, train, tune, predict, evaluate, inspect, diagnose):
+for command in (demo, train, tune, predict, evaluate, inspect, export, diagnose):
     app.command()(command)
 app.add_typer(bench, name="bench")
 

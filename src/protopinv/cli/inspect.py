@@ -1,6 +1,9 @@
 """protopinv inspect: what a model file holds."""
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from protopinv.cli.options import AsJson, ModelPath
 from protopinv.cli.output import answer
@@ -9,15 +12,28 @@ if TYPE_CHECKING:
     from protopinv.features import Front
 
 
-def inspect(model: ModelPath, as_json: AsJson = False) -> None:
+def inspect(
+    model: ModelPath,
+    card: Annotated[
+        bool, typer.Option("--card", help="A model card in Markdown, for a repository of models.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show what a model file holds."""
     from protopinv.cli.rows import model_at
     from protopinv.cli.tasks import sizes_of, validation
     from protopinv.estimators.images import flattened
 
     estimator = model_at(model)
+    if card:
+        from protopinv import __version__
+        from protopinv.estimators.saving import saved_model
+        from protopinv.export.card import card as model_card
+
+        print(model_card(saved_model(estimator), Path(model).stem, __version__), end="")
+        return
     history, names = estimator.history_, getattr(estimator, "feature_names_in_", None)
-    bank, sizes = estimator.bank_, sizes_of(estimator)
+    sizes, bank = sizes_of(estimator), getattr(estimator, "bank_", None)
     if sizes["task"] == "classification":
         sizes["classes"] = estimator.classes_.tolist()
     values: dict[str, Any] = {
@@ -27,11 +43,11 @@ def inspect(model: ModelPath, as_json: AsJson = False) -> None:
         "layers": estimator.network_.sizes,
         "activation": estimator.network_.activation,
         "front": _front(estimator.front_),
-        "members": bank.n_members,
-        "prototypes": bank.n_prototypes,
-        "projected_features": estimator.features_.n_components,
-        "ridge": bank.member(0).ridge.tolist(),
-        "trained_numbers": bank.n_trained,
+        "members": bank and bank.n_members,
+        "prototypes": bank and bank.n_prototypes,
+        "projected_features": bank and estimator.features_.n_components,
+        "ridge": bank and bank.member(0).ridge.tolist(),
+        "trained_numbers": bank and bank.n_trained,
         "shipped_numbers": estimator.n_shipped_,
         "epochs": history.n_epochs,
         "ended": history.ending,

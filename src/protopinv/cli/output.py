@@ -30,6 +30,7 @@ class ExitCode(IntEnum):
     OUTPUT = 7
     CHECKPOINT = 8
     RANKS = 9
+    EXPORT = 10
     INTERRUPTED = 130
 
 
@@ -41,6 +42,7 @@ _CODES: dict[type[errors.ProtoPINVError], ExitCode] = {
     errors.TrainingError: ExitCode.TRAINING,
     errors.CheckpointError: ExitCode.CHECKPOINT,
     errors.RankError: ExitCode.RANKS,
+    errors.ExportError: ExitCode.EXPORT,
     errors.MissingExtraError: ExitCode.MISSING_EXTRA,
     errors.OutputError: ExitCode.OUTPUT,
 }

@@ -6,6 +6,7 @@ from protopinv.errors import DataError, ModelFileError, ProtoPINVError
 
 if TYPE_CHECKING:
     from protopinv.data import Dataset
+    from protopinv.data.sources import Split
     from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
 
 
@@ -30,15 +31,16 @@ def rows_for(
     weight: str | None = None,
     *,
     needs_target: bool = False,
+    split: "Split" = "test",
 ) -> "Dataset":
-    """The test split of a named set, or the columns of a table that the model was trained on."""
+    """One split of a named set, or the columns of a table that the model was trained on."""
     from protopinv.data import load_data
 
     names = getattr(estimator, "feature_names_in_", None)
     features = None if names is None else list(names)
     rows = load_data(
         data,
-        split="test",
+        split=split,
         target=target,
         features=features,
         needs_target=needs_target,

@@ -8,27 +8,22 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
-from torch import Generator
 
 from protopinv.bank import Bank
-from protopinv.diagnose import Diagnosis, Perturbation, check_lemma, diagnose
 from protopinv.errors import ConfigError, DataError, NotLearnedWarning, SlowRowsWarning
 from protopinv.estimators.checks import hold_out, memory_named, resolve_device
-from protopinv.estimators.door import Checked, NetworkEstimator, with_image_shape
+from protopinv.estimators.door import Checked, with_image_shape
 from protopinv.estimators.parameters import BankParameters, as_estimator
-from protopinv.features import FeatureMap
+from protopinv.estimators.trained import BankEstimator
 from protopinv.kernels.bfloat16 import fast_bfloat16
 from protopinv.objective import Objective
 from protopinv.plain import plain
 from protopinv.shards import RowSource, cached
 from protopinv.shards.arrays import digest
-from protopinv.train.bank_step import architecture_of
 from protopinv.train.checkpoint import Checkpoints, Every
 from protopinv.train.config import TrainConfig
-from protopinv.train.history import History
-from protopinv.train.look import Tried
 from protopinv.train.loop import Observer
 from protopinv.train.model import Model, Start, Training, train_model
 from protopinv.train.prepare_stream import prepare_stream, surveyed
@@ -42,6 +37,9 @@ from protopinv.train.threads import one_thread, threads_for
 
 # What the banks of a warm start were trained for.
 KIND = ("activation", "ridge", "lr")
+# So many rows are kept with a model, if they are not longer than this.
+EXAMPLES = 32
+EXAMPLE_BYTES = 2**16
 # A loss this many times that of the best constant has learned nothing.
 NOTHING_LEARNED = 1.05
 
@@ -53,17 +51,6 @@ class Saving:
     path: str | Path | None = None
     every: int | str = "5min"
     resume: bool = False
-
-
-class BankEstimator(NetworkEstimator):
-    """What a fit leaves behind."""
-
-    bank_: Bank
-    config_: TrainConfig
-    features_: FeatureMap
-    history_: History
-    n_iter_: int
-    tried_: tuple[Tried, ...]
 
 
 @as_estimator
@@ -115,7 +102,7 @@ class ProtoPINV(BankParameters, BankEstimator):
                 checkpoints=checkpoints,
             )
         self._learn(checked.learned)
-        return self._with_model(model, objective)
+        return self._with_model(model, objective, checked.X)
 
     def _fit_source(
         self,
@@ -133,7 +120,7 @@ class ProtoPINV(BankParameters, BankEstimator):
         self._check_own_parameters()
         given = self._given()
         with_image_shape(self.config(), np.empty((0, source.n_features)))
-        if self.warm_start and hasattr(self, "bank_"):
+        if self.warm_start and hasattr(self, "network_"):
             raise ConfigError(
                 "A warm start needs rows in memory. These are read a piece at a time. Set "
                 "warm_start=False, or give arrays."
@@ -179,7 +166,8 @@ class ProtoPINV(BankParameters, BankEstimator):
             )
             model = training(prepared, configs, watched)
         self._learn_names(source)
-        return self._with_model(model, objective)
+        seen = np.empty((0, source.n_features)) if found.sample is None else found.sample.X
+        return self._with_model(model, objective, seen)
 
     def _fit_loaded(self, source: RowSource, observer: Observer | None, saving: Saving) -> Self:
         """Train on rows that are few enough to be read once, as on arrays."""
@@ -221,8 +209,9 @@ class ProtoPINV(BankParameters, BankEstimator):
         known = checkpoints.saved_seed()
         return checkpoints, seed if known is None or self.random_state is not None else known
 
-    def _with_model(self, model: Model, objective: Objective) -> Self:
+    def _with_model(self, model: Model, objective: Objective, rows: NDArray[Any]) -> Self:
         _warn(model, model.config)
+        self.examples_ = few_rows(rows)
         self.objective_ = objective
         self.config_ = model.config
         self.tried_ = model.tried
@@ -253,8 +242,9 @@ class ProtoPINV(BankParameters, BankEstimator):
 
     def _start(self, source: Source, config: TrainConfig) -> Start | None:
         """What to go on from, if that is asked for and there is anything."""
-        if not self.warm_start or not hasattr(self, "bank_"):
+        if not self.warm_start or not hasattr(self, "network_"):
             return None
+        bank = self._bank()
         n_features = self.network_.sizes[0] if self.front_ is None else self.front_.n_inputs
         if source.X.shape[1] != n_features:
             raise DataError(
@@ -274,39 +264,13 @@ class ProtoPINV(BankParameters, BankEstimator):
             "n_members": config.n_members,
             "learn_scale": config.learn_scale,
         }
-        for name, there in _shape_of(self.bank_).items():
+        for name, there in _shape_of(bank).items():
             if not is_auto(getattr(self, name)) and asked[name] != there:
                 raise ConfigError(
                     f"A warm start keeps the shape of the last fit, {name}={there!r}. Got "
                     f"{asked[name]!r}. Set warm_start=False."
                 )
-        return Start(self.bank_, self.front_, self.features_)
-
-    @property
-    def n_trained_(self) -> int:
-        """Numbers that were trained: those of the banks whose mean is predicted."""
-        return self.bank_.n_trained
-
-    def diagnose(self) -> Diagnosis:
-        """Conditioning and sensitivity of every layer's solve, of the first member."""
-        check_is_fitted(self, "bank_")
-        return diagnose(self.bank_.member(0), architecture_of(self.config_))
-
-    def check_lemma(self, size: float = 1e-4, seed: int = 0) -> tuple[Perturbation, ...]:
-        """How far every layer's weights move when its prototypes do, next to Lemma 1's bound.
-
-        They are moved in a random direction, by ``size`` times the norm of the prototype matrix.
-        """
-        check_is_fitted(self, "bank_")
-        generator = Generator().manual_seed(seed)
-        architecture = architecture_of(self.config_)
-        return check_lemma(self.bank_.member(0), architecture, size=size, generator=generator)
-
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to a file that ``protopinv.load`` reads."""
-        from protopinv.estimators.saving import save
-
-        save(self, path)
+        return Start(bank, self.front_, self.features_)
 
     def config(self) -> TrainConfig:
         """The hyperparameters, checked; raises ConfigError for a value outside its range.
@@ -314,6 +278,12 @@ class ProtoPINV(BankParameters, BankEstimator):
         What is "auto" has a usual value here; ``config_`` has the one that was used.
         """
         return check(self._given())
+
+
+def few_rows(X: NDArray[Any]) -> NDArray[Any]:
+    """Some rows from first to last, to try a network on wherever it goes."""
+    n = min(len(X), EXAMPLES, max(1, EXAMPLE_BYTES // max(1, X[:1].nbytes)))
+    return X[np.linspace(0, len(X) - 1, n).astype(np.int64)] if n else X[:0]
 
 
 def array_fingerprint(checked: Checked) -> dict[str, Any]:

@@ -1,15 +1,18 @@
 """Estimators to model files and back."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from protopinv import __version__, model_file
-from protopinv.errors import ModelFileError
+from protopinv.errors import ConfigError, ModelFileError
+from protopinv.estimators.checks import torch_ready
 from protopinv.estimators.classifier import ProtoPINVClassifier
 from protopinv.estimators.fitting import ProtoPINV
 from protopinv.estimators.images import flattened, nested
@@ -32,23 +35,38 @@ def task_of(estimator: ProtoPINV) -> str:
     return next(task for task, (objective, _) in TASKS.items() if objective is kind)
 
 
-def save(estimator: ProtoPINV, path: str | Path) -> None:
+def save(estimator: ProtoPINV, path: str | Path, *, bank: bool, dtype: str, examples: bool) -> None:
     """Write a fitted estimator to ``path``."""
+    if dtype not in model_file.DTYPES:
+        raise ConfigError(
+            f"The numbers of a model file must be {', '.join(model_file.DTYPES)}. Got {dtype!r}. "
+            "Choose one of these."
+        )
+    saved = replace(saved_model(estimator), dtype=dtype)
+    if not bank:
+        saved = replace(saved, bank=None)
+    if not examples:
+        saved = replace(saved, examples=saved.examples[:0])
+    model_file.save(saved, path, written_by=f"protopinv {__version__}")
+
+
+def saved_model(estimator: ProtoPINV) -> model_file.SavedModel:
+    """All that a file must hold of a fitted estimator."""
     check_is_fitted(estimator, "network_")
     names = getattr(estimator, "feature_names_in_", None)
-    saved = model_file.SavedModel(
+    return model_file.SavedModel(
         task=task_of(estimator),
         objective=estimator.objective_.describe(),
         feature_names=None if names is None else [str(name) for name in names],
         parameters=_parameters(estimator),
         config=asdict(estimator.config_),
         history=estimator.history_.to_dict(),
-        bank=estimator.bank_,
+        bank=getattr(estimator, "bank_", None),
         features=estimator.features_,
         network=estimator.network_,
         front=estimator.front_,
+        examples=torch.from_numpy(np.ascontiguousarray(torch_ready(estimator.examples_))),
     )
-    model_file.save(saved, path, written_by=f"protopinv {__version__}")
 
 
 def _parameters(estimator: ProtoPINV) -> dict[str, Any]:
@@ -90,7 +108,7 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
         estimator.config_ = TrainConfig(**{k: _tupled(v) for k, v in saved.config.items()})
         estimator.objective_ = _objective(kind, saved.objective)
         estimator.history_ = History.from_dict(saved.history)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
         raise ModelFileError(
             f"A model file must hold a configuration this version knows. {path} does not "
             f"({error}). Upgrade protopinv, or train the model again."
@@ -104,11 +122,13 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
         objective = estimator.objective_
         known = objective.labels if isinstance(objective, Classes) else None
         estimator.classes_ = np.arange(objective.n_outputs) if known is None else known
-    estimator.bank_ = saved.bank
+    if saved.bank is not None:
+        estimator.bank_ = saved.bank
     estimator.features_ = saved.features
     estimator.network_ = saved.network
     estimator.front_ = saved.front
     estimator.tried_ = ()
+    estimator.examples_ = saved.examples.numpy()
     estimator.n_iter_ = estimator.history_.n_epochs
     estimator.n_features_in_ = saved.n_features
     if saved.feature_names is not None:
@@ -125,7 +145,7 @@ def _objective(kind: type[Objective], described: dict[str, Any]) -> Objective:
             raise TypeError("'classes', which are not all numbers or strings")
         if len(set(labels)) != len(labels):
             raise ValueError("a class appears twice")
-        return Classes(np.array(labels, dtype=np.dtype(described["classes_dtype"])))
+        return Classes(_typed(labels, described["classes_dtype"]))
     if kind is Labels:
         return Labels(int(described["n_labels"]))
     centre, spread, variance = (
@@ -139,6 +159,20 @@ def _objective(kind: type[Objective], described: dict[str, Any]) -> Objective:
         raise ValueError("bounds for other targets")
     is_column, loss = bool(described["is_column"]), str(described["loss"])
     return Numbers(centre, spread, variance, is_column, loss, low, high)
+
+
+def _typed(labels: list[Any], dtype: Any) -> NDArray[Any]:
+    """Labels as the array they were, whose type is no wider than they are."""
+    found = np.array(labels, dtype=object)
+    if dtype != "|O":
+        kind = np.dtype(str(dtype))
+        widest = np.array(labels).dtype if kind.kind == "U" else kind
+        if kind.kind not in "biufU" or kind.itemsize > widest.itemsize:
+            raise ValueError(f"labels of type {dtype!r:.20}")
+        found = found.astype(kind)
+    if found.tolist() != labels:
+        raise ValueError("labels that are not of their type")
+    return found
 
 
 def _tupled(value: Any) -> Any:

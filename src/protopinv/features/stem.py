@@ -21,6 +21,8 @@ WHITENING_FLOOR = 0.05
 CONTRAST_FLOOR = 0.1
 KMEANS_ROUNDS = 10
 LATER_PATCH = 3
+# A file whose maps have more numbers for one image is not one of ours.
+MOST_NUMBERS = 2**22
 
 
 Pool = Callable[[Tensor], Tensor]
@@ -131,6 +133,26 @@ class Stem:
             "image_shape": torch.tensor(self.image_shape),
             "pool": torch.tensor(self.pool),
         }
+
+    def fault(self) -> str | None:
+        """What does not fit together, or None."""
+        if not self.stages or min(self.image_shape) < 1 or self.pool < 1:
+            return "a stem without stages, pixels or fields"
+        height, width, maps = self.image_shape
+        for number, stage in enumerate(self.stages):
+            shape = stage.filters.shape
+            if len(shape) != 4 or 0 in shape or shape[1] != maps or shape[2] != shape[3]:
+                return "the filters of a stem do not fit its maps"
+            if stage.floor.ndim != 0 or not float(stage.floor) > 0:
+                return "a stage of the stem without a floor"
+            if stage.filters.dtype != torch.float32 or stage.floor.dtype != torch.float32:
+                return "a stem that is not in float32"
+            if number > 0:
+                height, width = height // 2, width // 2
+            height, width, maps = height - shape[2] + 1, width - shape[3] + 1, 2 * shape[0]
+            if min(height, width) < self.pool or maps * height * width > MOST_NUMBERS:
+                return "a stem whose maps are smaller than its fields, or far too large"
+        return None
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Stem":

@@ -1,0 +1,141 @@
+"""Estimators to formats of others, and what that changes."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.preprocessing import LabelBinarizer
+from torch import nn
+
+from protopinv import __version__, model_file
+from protopinv import export as formats
+from protopinv.errors import ConfigError, ExportError
+from protopinv.estimators.door import flat_images
+from protopinv.estimators.fitting import ProtoPINV
+from protopinv.estimators.saving import save, saved_model
+from protopinv.export import Exported
+from protopinv.export.writing import Outputs
+from protopinv.network import dense
+from protopinv.objective import Classes, Labels, Numbers
+
+# Activations under the names of scikit-learn.
+ACTIVATIONS = {"relu": "relu", "tanh": "tanh", "identity": "identity", "sigmoid": "logistic"}
+
+
+def export(
+    estimator: ProtoPINV,
+    path: str | Path,
+    *,
+    dtype: str,
+    calibration: Any = None,
+    X: Any = None,
+    y: Any = None,
+) -> Exported:
+    """Write the network of a fitted estimator in the format that the ending names."""
+    path, model = Path(path), saved_model(estimator)
+    if y is not None and X is None:
+        raise ConfigError("Targets belong to rows. Got y without X. Give X too.")
+    seen = estimator.examples_ if X is None else np.asarray(flat_images(X))
+    description = formats.describe(model)
+    if path.suffix == ".safetensors":
+        save(estimator, path, bank=False, dtype=dtype, examples=True)
+        exported = Exported((path,), "safetensors", dtype, description.operations)
+        outputs: Outputs = formats.describe(model_file.load(path)).outputs
+    else:
+        rows = None if calibration is None else np.asarray(flat_images(calibration))
+        exported, outputs = formats.write(
+            description, path, dtype=dtype, rows=rows, version=__version__
+        )
+    if len(seen) == 0 or (X is None and dtype in ("float32", "float64")):
+        return exported
+    return replace(exported, change=_change(estimator, seen, outputs(seen), y))
+
+
+def _change(
+    estimator: ProtoPINV, X: NDArray[Any], after: NDArray[np.float64], y: Any
+) -> dict[str, float]:
+    """How predictions move, and what that costs where the truth is known."""
+    before = estimator._outputs(np.asarray(X)).numpy()
+    objective = estimator.objective_
+    found: dict[str, float] = {"rows": len(X)}
+    if isinstance(objective, Numbers):
+        spread = max(float(np.std(before)), np.finfo(np.float64).tiny)
+        found["largest_difference"] = float(np.abs(after - before).max())
+        found["difference_by_spread"] = float(np.sqrt(((after - before) ** 2).mean()) / spread)
+        if y is not None:
+            truth = np.asarray(y, dtype=np.float64).reshape(len(after), -1)
+            scatter = ((truth - truth.mean(0)) ** 2).sum(0)
+            for name, outputs in (("r2_before", before), ("r2_after", after)):
+                decoded = objective.decode(outputs).reshape(len(after), -1)
+                found[name] = float((1 - ((decoded - truth) ** 2).sum(0) / scatter).mean())
+        return found
+    answers = [objective.decode(outputs) for outputs in (before, after)]
+    found["same_labels"] = float((answers[0] == answers[1]).mean())
+    if y is not None:
+        truth = np.asarray(y)
+        for name, labels in zip(("accuracy_before", "accuracy_after"), answers, strict=True):
+            found[name] = float((labels == truth).mean())
+    return found
+
+
+def to_torch(estimator: ProtoPINV) -> nn.Module:
+    """A module from rows to outputs."""
+    return formats.to_torch(formats.describe(saved_model(estimator)))
+
+
+def to_sklearn(estimator: ProtoPINV) -> Any:
+    """An MLPClassifier or MLPRegressor with the weights of the network."""
+    model = saved_model(estimator)
+    if model.front is not None:
+        raise ExportError(
+            "scikit-learn's networks have layers only. This model has a "
+            f"{type(model.front).__name__.lower()} before them. Export to ONNX, or train with "
+            "scaling='feature' and stem=None."
+        )
+    if model.network.activation not in ACTIVATIONS:
+        raise ExportError(
+            f"scikit-learn's networks have {', '.join(ACTIVATIONS)}. This model has the activation "
+            f"{model.network.activation!r}. Train with activation='relu', or export to ONNX."
+        )
+    layers = [dense(W).numpy() for W in model.network.weights]
+    widths = [W.shape[1] for W in layers[:-1]]
+    shape: dict[str, Any] = {
+        "hidden_layer_sizes": widths,
+        "activation": ACTIVATIONS[model.network.activation],
+    }
+    objective = estimator.objective_
+    network: Any
+    if isinstance(objective, Numbers):
+        network = MLPRegressor(**shape)
+        network.out_activation_ = "identity"
+    else:
+        network = MLPClassifier(**shape)
+        binarizer = LabelBinarizer()
+        if isinstance(objective, Labels):
+            binarizer.fit(np.eye(objective.n_outputs, dtype=int)[:, : objective.n_outputs])
+            binarizer.sparse_input_ = False
+        else:
+            binarizer.fit(estimator.classes_)
+        network._label_binarizer = binarizer
+        network.classes_ = binarizer.classes_
+        single = isinstance(objective, Classes) and objective.n_outputs == 2
+        if single:
+            layers[-1] = layers[-1][:, 1:] - layers[-1][:, :1]
+        many = isinstance(objective, Classes) and not single
+        network.out_activation_ = "softmax" if many else "logistic"
+    network.coefs_ = [W[1:].copy() for W in layers]
+    network.intercepts_ = [W[0].copy() for W in layers]
+    network.n_layers_ = len(layers) + 1
+    network.n_outputs_ = layers[-1].shape[1]
+    network.n_features_in_ = estimator.n_features_in_
+    if hasattr(estimator, "feature_names_in_"):
+        network.feature_names_in_ = estimator.feature_names_in_
+    network.n_iter_ = estimator.n_iter_
+    network.loss_curve_ = list(estimator.history_.loss)
+    network.loss_ = network.loss_curve_[-1] if network.loss_curve_ else np.nan
+    network.best_loss_ = network.loss_
+    network.t_ = 0
+    return network

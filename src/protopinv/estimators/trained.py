@@ -1,0 +1,116 @@
+"""What a fit leaves behind, and what can be done with it: ask it, save it, take it elsewhere."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Generator, nn
+
+from protopinv.bank import Bank
+from protopinv.diagnose import Diagnosis, Perturbation, check_lemma, diagnose
+from protopinv.errors import ModelFileError
+from protopinv.estimators.door import NetworkEstimator
+from protopinv.features import FeatureMap
+from protopinv.train.bank_step import architecture_of
+from protopinv.train.config import TrainConfig
+from protopinv.train.history import History
+from protopinv.train.look import Tried
+
+if TYPE_CHECKING:
+    from protopinv.export import Exported
+
+
+class BankEstimator(NetworkEstimator):
+    """An estimator with a trained bank: what a fit leaves behind, and where it can go."""
+
+    bank_: Bank
+    config_: TrainConfig
+    features_: FeatureMap
+    history_: History
+    n_iter_: int
+    tried_: tuple[Tried, ...]
+    examples_: NDArray[Any]
+
+    @property
+    def n_trained_(self) -> int:
+        """Numbers that were trained: those of the banks whose mean is predicted."""
+        return self._bank().n_trained
+
+    def _bank(self) -> Bank:
+        """The prototypes; raises ModelFileError for a model that was saved without them."""
+        check_is_fitted(self, "network_")
+        if not hasattr(self, "bank_"):
+            raise ModelFileError(
+                "This needs the prototypes of a model. They were left out when it was saved. Load "
+                "a file that was saved with them."
+            )
+        return self.bank_
+
+    def diagnose(self) -> Diagnosis:
+        """Conditioning and sensitivity of every layer's solve, of the first member."""
+        return diagnose(self._bank().member(0), architecture_of(self.config_))
+
+    def check_lemma(self, size: float = 1e-4, seed: int = 0) -> tuple[Perturbation, ...]:
+        """How far every layer's weights move when its prototypes do, next to Lemma 1's bound.
+
+        They are moved in a random direction, by ``size`` times the norm of the prototype matrix.
+        """
+        generator = Generator().manual_seed(seed)
+        architecture = architecture_of(self.config_)
+        return check_lemma(self._bank().member(0), architecture, size=size, generator=generator)
+
+    def save(
+        self,
+        path: str | Path,
+        *,
+        bank: bool = True,
+        dtype: str = "float64",
+        examples: bool = True,
+    ) -> None:
+        """Write the fitted model to a file that ``protopinv.load`` reads.
+
+        Without the ``bank`` the file is smaller; it predicts, and cannot be trained further.
+        ``dtype`` is the type of number of the network: float64 predicts the same bit for bit,
+        float32, float16 and int8 are smaller. ``examples`` are up to 32 training rows, by which a
+        loaded model is checked; leave them out where rows must not travel.
+        """
+        from protopinv.estimators.saving import save
+
+        save(self, path, bank=bank, dtype=dtype, examples=examples)
+
+    def export(
+        self,
+        path: str | Path,
+        *,
+        dtype: str = "float32",
+        calibration: Any = None,
+        X: Any = None,
+        y: Any = None,
+    ) -> "Exported":
+        """Write the network in a foreign format, by the ending: .onnx, .c, .mjs or .safetensors.
+
+        ``dtype`` is "int8" or "float32" for .c, and any that ``save`` takes for .safetensors. The
+        ranges of int8 are taken from ``calibration``, rows like those of training, or from the
+        examples in the model, which are few. Rows ``X`` say how far predictions move, and targets
+        ``y`` what that costs.
+        """
+        from protopinv.estimators.exporting import export
+
+        return export(self, path, dtype=dtype, calibration=calibration, X=X, y=y)
+
+    def to_sklearn(self) -> Any:
+        """An ordinary fitted MLPClassifier or MLPRegressor that predicts the same.
+
+        Raises ExportError for a network that these do not have: another activation than relu,
+        tanh, sigmoid and identity, a stem, bent columns.
+        """
+        from protopinv.estimators.exporting import to_sklearn
+
+        return to_sklearn(self)
+
+    def to_torch(self) -> nn.Module:
+        """A torch module in float32 from rows to outputs; these are logits for classes."""
+        from protopinv.estimators.exporting import to_torch
+
+        return to_torch(self)

@@ -1,0 +1,539 @@
+"""C99 in float32: one file and a header, nothing but math.h, no memory but static buffers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protopinv.errors import ExportError
+from protopinv.export.description import Description
+from protopinv.export.steps import (
+    Activate,
+    Affine,
+    Bend,
+    ClassAnswer,
+    Convolve,
+    NumberAnswer,
+    Rows,
+    Shift,
+    Step,
+)
+from protopinv.export.text import c_numbers, c_string, comment
+
+# Functions of the file, each written only if a step calls it.
+FUNCTIONS = {
+    "shift": """\
+static void shift(const float *x, float *y, const float *centre, int n)
+{
+    for (int i = 0; i < n; i++) {
+        y[i] = x[i] - centre[i];
+    }
+}
+""",
+    "squash": """\
+static void squash(const float *x, float *y, int n, const int *column, const float *centre,
+                   const float *width, int chosen)
+{
+    for (int i = 0; i < n; i++) {
+        y[i] = x[i];
+    }
+    for (int i = 0; i < chosen; i++) {
+        y[column[i]] = asinhf((x[column[i]] - centre[i]) / width[i]);
+    }
+}
+""",
+    "clip": """\
+static void clip(const float *x, float *y, int n, const int *column, const float *centre,
+                 const float *width, int chosen)
+{
+    for (int i = 0; i < n; i++) {
+        y[i] = x[i];
+    }
+    for (int i = 0; i < chosen; i++) {
+        float z = (x[column[i]] - centre[i]) / width[i];
+        z = z > 1e6f ? 1e6f : (z < -1e6f ? -1e6f : z);
+        y[column[i]] = z / sqrtf(1.0f + (z / 3.0f) * (z / 3.0f));
+    }
+}
+""",
+    "affine": """\
+static void affine(const float *x, float *y, const float *w, const float *b, int blocks, int n,
+                   int m)
+{
+    for (int k = 0; k < blocks; k++, x += n, y += m, w += n * m) {
+        for (int j = 0; j < m; j++) {
+            y[j] = b != 0 ? b[k * m + j] : 0.0f;
+        }
+        for (int i = 0; i < n; i++) {
+            const float value = x[i], *row = w + i * m;
+            for (int j = 0; j < m; j++) {
+                y[j] += value * row[j];
+            }
+        }
+    }
+}
+""",
+    "relu": "static float relu(float z)\n{\n    return z > 0.0f ? z : 0.0f;\n}\n",
+    "silu": "static float silu(float z)\n{\n    return z / (1.0f + expf(-z));\n}\n",
+    "gelu": """\
+static float gelu(float z)
+{
+    return 0.5f * z * (1.0f + erff(z * 0.70710678118654752f));
+}
+""",
+    "sigmoid": "static float sigmoid(float z)\n{\n    return 1.0f / (1.0f + expf(-z));\n}\n",
+    "activate": """\
+static void activate(float *x, int n, float (*function)(float))
+{
+    for (int i = 0; i < n; i++) {
+        x[i] = function(x[i]);
+    }
+}
+""",
+    "convolve": """\
+/* Filters at every place, divided by the contrast there; means over fields of what is positive and
+ * of what is negative. Strides say how maps lie in x. */
+static void convolve(const float *x, float *y, float *contrast, const float *w, float smallest,
+                     int filters, int channels, int size, int height, int width, int step_c,
+                     int step_h, int step_w, const int *rows, int n_rows, const int *columns,
+                     int n_columns)
+{
+    const int down = height - size + 1, across = width - size + 1;
+    for (int i = 0; i < down; i++) {
+        for (int j = 0; j < across; j++) {
+            float sum = 0.0f, squares = 0.0f;
+            for (int c = 0; c < channels; c++) {
+                for (int a = 0; a < size; a++) {
+                    for (int b = 0; b < size; b++) {
+                        const float v = x[c * step_c + (i + a) * step_h + (j + b) * step_w];
+                        sum += v;
+                        squares += v * v;
+                    }
+                }
+            }
+            const float n = (float)(channels * size * size), mean = sum / n;
+            const float variance = squares / n - mean * mean;
+            contrast[i * across + j] = 1.0f / sqrtf((variance > 0.0f ? variance : 0.0f) + smallest);
+        }
+    }
+    const int fields = n_rows * n_columns;
+    for (int f = 0; f < filters; f++, w += channels * size * size) {
+        for (int r = 0; r < n_rows; r++) {
+            for (int q = 0; q < n_columns; q++) {
+                float above = 0.0f, below = 0.0f;
+                for (int i = rows[2 * r]; i < rows[2 * r + 1]; i++) {
+                    for (int j = columns[2 * q]; j < columns[2 * q + 1]; j++) {
+                        const float *k = w;
+                        float z = 0.0f;
+                        for (int c = 0; c < channels; c++) {
+                            for (int a = 0; a < size; a++) {
+                                for (int b = 0; b < size; b++) {
+                                    z += *k++ * x[c * step_c + (i + a) * step_h + (j + b) * step_w];
+                                }
+                            }
+                        }
+                        z *= contrast[i * across + j];
+                        above += z > 0.0f ? z : 0.0f;
+                        below += z < 0.0f ? -z : 0.0f;
+                    }
+                }
+                const float n = (float)((rows[2 * r + 1] - rows[2 * r])
+                                        * (columns[2 * q + 1] - columns[2 * q]));
+                y[f * fields + r * n_columns + q] = above / n;
+                y[(filters + f) * fields + r * n_columns + q] = below / n;
+            }
+        }
+    }
+}
+""",
+}
+# Activations that math.h has.
+LIBRARY = {"tanh": "tanhf", "cos": "cosf"}
+
+
+@dataclass
+class Constants:
+    """Arrays of a C file, and the bytes they take."""
+
+    texts: list[str] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, name: str, numbers: NDArray[Any], kind: str) -> str:
+        """One more; gives its name."""
+        wide = {"float": 4, "int": 4, "int32_t": 4, "int8_t": 1, "uint8_t": 1}[kind]
+        body = c_numbers(numbers)
+        self.texts.append(f"static const {kind} {name}[{numbers.size}] = {{\n{body}\n}};\n")
+        self.size += wide * numbers.size
+        return name
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files of C as text: the network, its header, a program of stored cases, and its memory."""
+
+    code: str
+    header: str
+    test: str
+    constant_bytes: int
+    static_bytes: int
+
+
+def write_c(description: Description, name: str, stem: str, about: Sequence[str]) -> Source:
+    """The network as C99 in float32.
+
+    ``name`` is the prefix of all that it exports, ``stem`` the name of its files without an ending.
+    """
+    writer = _Writer(description)
+    body = writer.body()
+    outputs = description.answer.n_outputs
+    helpers = [FUNCTIONS[function] for function in FUNCTIONS if function in writer.used]
+    code = [
+        *preamble(about, stem, writer.constants.size, writer.static_bytes),
+        f'#include "{stem}.h"\n\n#include <math.h>\n\n',
+        *writer.constants.texts,
+        *writer.buffers,
+        "\n",
+        *(helper + "\n" for helper in helpers),
+        f"void {name}_outputs(const float *x, float *outputs)\n{{\n{body}}}\n",
+        *answers(description, name),
+    ]
+    cases = description.examples[:8]
+    expected = description.outputs(cases)
+    test = test_program(name, stem, cases, expected, outputs, absolute=1e-4, relative=1e-4)
+    memory = writer.constants.size, writer.static_bytes
+    header = header_text(description, name, stem, about, memory)
+    return Source("".join(code), header, test, *memory)
+
+
+class _Writer:
+    """Constants, buffers and calls of every step."""
+
+    def __init__(self, description: Description) -> None:
+        self.steps = description.steps
+        self.constants = Constants()
+        self.used: set[str] = set()
+        self.buffers: list[str] = []
+        self.static_bytes = 0
+
+    def body(self) -> str:
+        """The calls, from the row to the outputs, between two buffers that take turns."""
+        sizes = [0, 0]
+        calls, here, turn = [], "x", 0
+        for number, step in enumerate(self.steps):
+            if isinstance(step, Activate):
+                calls.append(self._activation(step, here))
+                continue
+            last = all(isinstance(later, Activate) for later in self.steps[number + 1 :])
+            there = "outputs" if last else f"buffer_{turn}"
+            if not last:
+                sizes[turn] = max(sizes[turn], step.n_outputs)
+                turn = 1 - turn
+            calls.append(self._call(step, number, here, there))
+            here = there
+        for number, size in enumerate(sizes):
+            if size:
+                self._buffer(f"buffer_{number}", size)
+        return "".join(f"    {call}\n" for call in calls if call)
+
+    def _buffer(self, name: str, size: int) -> None:
+        self.buffers.append(f"static float {name}[{size}];\n")
+        self.static_bytes += 4 * size
+
+    def _activation(self, step: Activate, here: str) -> str:
+        if step.name == "identity":
+            return ""
+        self.used.add("activate")
+        function = LIBRARY.get(step.name, step.name)
+        if function == step.name:
+            self.used.add(function)
+        return f"activate({here}, {step.n_inputs}, {function});"
+
+    def _call(self, step: Step, number: int, here: str, there: str) -> str:
+        add = self.constants.add
+        if isinstance(step, Shift):
+            self.used.add("shift")
+            centre = add(f"centre_{number}", step.centre, "float")
+            return f"shift({here}, {there}, {centre}, {step.n_inputs});"
+        if isinstance(step, Bend):
+            self.used.add(step.kind)
+            column = add(f"column_{number}", step.columns, "int")
+            centre = add(f"centre_{number}", step.centre, "float")
+            width = add(f"width_{number}", step.width, "float")
+            chosen = len(step.columns)
+            return (
+                f"{step.kind}({here}, {there}, {step.n_inputs}, {column}, {centre}, {width}, "
+                f"{chosen});"
+            )
+        if isinstance(step, Affine):
+            self.used.add("affine")
+            weights = add(f"weights_{number}", step.weights, "float")
+            bias = add(f"bias_{number}", step.bias, "float") if step.has_bias else "0"
+            blocks, n, m = step.weights.shape
+            return f"affine({here}, {there}, {weights}, {bias}, {blocks}, {n}, {m});"
+        if isinstance(step, Convolve):
+            return self._convolution(step, number, here, there)
+        raise ExportError(
+            f"C can hold the steps it knows. {type(step).__name__} is none of them. Export to "
+            "another format."
+        )
+
+    def _convolution(self, step: Convolve, number: int, here: str, there: str) -> str:
+        self.used.add("convolve")
+        add = self.constants.add
+        filters = add(f"filters_{number}", step.filters, "float")
+        rows = add(f"rows_{number}", np.array(step.rows), "int")
+        columns = add(f"columns_{number}", np.array(step.columns), "int")
+        down, across = step.inner
+        self._buffer(f"contrast_{number}", down * across)
+        c, h, w = step.channels, step.height, step.width
+        strides = (1, w * c, c) if step.channels_last else (h * w, w, 1)
+        floor = c_numbers(np.array([step.floor])).strip()
+        numbers = ", ".join(map(str, (len(step.filters), c, step.size, h, w, *strides)))
+        return (
+            f"convolve({here}, {there}, contrast_{number}, {filters}, {floor}, {numbers}, "
+            f"{rows}, {len(step.rows)}, {columns}, {len(step.columns)});"
+        )
+
+
+def preamble(about: Sequence[str], stem: str, constants: int, static: int) -> list[str]:
+    """What the file says of itself."""
+    lines = [
+        *about,
+        f"{constants} bytes of constants, {static} bytes of static buffers; no other memory but a "
+        "small stack.",
+        f"One thread at a time may call it. See {stem}.h.",
+    ]
+    text = "\n * ".join(comment(line) for line in lines)
+    return [f"/* {text}\n */\n"]
+
+
+def answers(description: Description, name: str, *, whole: bool = False) -> list[str]:
+    """What outputs stand for: a label, probabilities, numbers.
+
+    Labels come from whole numbers where there are any, and from floats elsewhere.
+    """
+    answer, k = description.answer, description.answer.n_outputs
+    if isinstance(answer, NumberAnswer):
+        bounds = ""
+        texts = []
+        if answer.low is not None and answer.high is not None:
+            constants = Constants()
+            constants.add("low", answer.low, "float")
+            constants.add("high", answer.high, "float")
+            texts = constants.texts
+            bounds = (
+                f"    for (int i = 0; i < {k}; i++) {{\n"
+                "        numbers[i] = numbers[i] < low[i] ? low[i] : numbers[i];\n"
+                "        numbers[i] = numbers[i] > high[i] ? high[i] : numbers[i];\n    }\n"
+            )
+        return [
+            "\n",
+            *texts,
+            f"\nvoid {name}_predict(const float *x, float *numbers)\n{{\n"
+            f"    {name}_outputs(x, numbers);\n{bounds}}}\n",
+        ]
+    if isinstance(answer, ClassAnswer):
+        return [_class_names(description, name), _class_code(name, k, whole=whole)]
+    return [_label_code(name, k, whole=whole)]
+
+
+def _class_names(description: Description, name: str) -> str:
+    labels = "".join(f"    {c_string(label)},\n" for label in description.labels).rstrip(",\n")
+    return f"\nconst char *const {name}_names[{len(description.labels)}] = {{\n{labels}\n}};\n"
+
+
+def _class_code(name: str, k: int, *, whole: bool) -> str:
+    kind, call = ("int32_t", "whole") if whole else ("float", "outputs")
+    return f"""
+int {name}_predict(const float *x)
+{{
+    {kind} outputs[{k}];
+    int best = 0;
+    {name}_{call}(x, outputs);
+    for (int i = 1; i < {k}; i++) {{
+        if (outputs[i] > outputs[best]) {{
+            best = i;
+        }}
+    }}
+    return best;
+}}
+
+int {name}_probabilities(const float *x, float *probabilities)
+{{
+    int best = 0;
+    float sum = 0.0f, top;
+    {name}_outputs(x, probabilities);
+    for (int i = 1; i < {k}; i++) {{
+        if (probabilities[i] > probabilities[best]) {{
+            best = i;
+        }}
+    }}
+    top = probabilities[best];
+    for (int i = 0; i < {k}; i++) {{
+        probabilities[i] = expf(probabilities[i] - top);
+        sum += probabilities[i];
+    }}
+    for (int i = 0; i < {k}; i++) {{
+        probabilities[i] /= sum;
+    }}
+    return best;
+}}
+"""
+
+
+def _label_code(name: str, k: int, *, whole: bool) -> str:
+    kind, call = ("int32_t", "whole") if whole else ("float", "outputs")
+    return f"""
+void {name}_predict(const float *x, unsigned char *labels)
+{{
+    {kind} outputs[{k}];
+    {name}_{call}(x, outputs);
+    for (int i = 0; i < {k}; i++) {{
+        labels[i] = outputs[i] > 0;
+    }}
+}}
+
+void {name}_probabilities(const float *x, float *probabilities)
+{{
+    {name}_outputs(x, probabilities);
+    for (int i = 0; i < {k}; i++) {{
+        probabilities[i] = 1.0f / (1.0f + expf(-probabilities[i]));
+    }}
+}}
+"""
+
+
+def header_text(
+    description: Description,
+    name: str,
+    stem: str,
+    about: Sequence[str],
+    memory: tuple[int, int],
+    *,
+    whole: bool = False,
+) -> str:
+    """Declarations, for C and C++."""
+    answer, k, upper = description.answer, description.answer.n_outputs, name.upper()
+    if isinstance(answer, ClassAnswer):
+        declared = f"""\
+/* Names of the classes, in UTF-8. */
+extern const char *const {name}_names[{upper}_OUTPUTS];
+
+/* The number of the most likely class of a row. */
+int {name}_predict(const float *x);
+
+/* The same, and the probability of every class. */
+int {name}_probabilities(const float *x, float *probabilities);
+"""
+    elif isinstance(answer, NumberAnswer):
+        declared = f"""\
+/* The numbers of a row, kept near those it was trained on. */
+void {name}_predict(const float *x, float *numbers);
+"""
+    else:
+        declared = f"""\
+/* For each label 1 if it is there, else 0. */
+void {name}_predict(const float *x, unsigned char *labels);
+
+/* The probability of each label. */
+void {name}_probabilities(const float *x, float *probabilities);
+"""
+    first = "".join(preamble(about, stem, *memory))
+    inputs = _feature_comments(description)
+    include = "#include <stdint.h>\n\n" if whole else ""
+    if whole:
+        inputs += f"""\
+/* Outputs as whole numbers, all in one scale. */
+void {name}_whole(const float *x, int32_t *outputs);
+
+"""
+    return f"""\
+{first}#ifndef {upper}_H
+#define {upper}_H
+
+#define {upper}_INPUTS {description.n_inputs}
+#define {upper}_OUTPUTS {k}
+
+{include}#ifdef __cplusplus
+extern "C" {{
+#endif
+
+{inputs}/* What the network answers to a row: before labels, probabilities and bounds. */
+void {name}_outputs(const float *x, float *outputs);
+
+{declared}
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
+
+
+def _feature_comments(description: Description) -> str:
+    if description.feature_names is None or len(description.feature_names) > 200:
+        return ""
+    names = [
+        f" *   x[{number}] {comment(name)}" for number, name in enumerate(description.feature_names)
+    ]
+    return "/* A row:\n" + "\n".join(names) + "\n */\n"
+
+
+def test_program(
+    name: str,
+    stem: str,
+    cases: Rows,
+    expected: Rows,
+    k: int,
+    *,
+    absolute: float,
+    relative: float,
+) -> str:
+    """A program that tries stored cases: 0 if every output is near enough."""
+    n = len(cases)
+    if n == 0:
+        cases, expected = np.zeros((1, cases.shape[1])), np.zeros((1, k))
+    d = cases.shape[1]
+    return f"""\
+/* Stored cases: cc -std=c99 {stem}.c {stem}_test.c -lm && ./a.out */
+#include "{stem}.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static const float rows[{len(cases)}][{d}] = {{
+{_nested(cases)}
+}};
+static const float expected[{len(cases)}][{k}] = {{
+{_nested(expected)}
+}};
+
+int main(void)
+{{
+    float worst = 0.0f;
+    for (int i = 0; i < {n}; i++) {{
+        float outputs[{k}];
+        {name}_outputs(rows[i], outputs);
+        for (int j = 0; j < {k}; j++) {{
+            const float off = fabsf(outputs[j] - expected[i][j]);
+            const float allowed = {absolute}f + {relative}f * fabsf(expected[i][j]);
+            if (!(off <= allowed)) {{
+                printf("case %d, output %d: %g instead of %g\\n", i, j, (double)outputs[j],
+                       (double)expected[i][j]);
+                return 1;
+            }}
+            worst = off > worst ? off : worst;
+        }}
+    }}
+    printf("{n} cases, largest difference %g\\n", (double)worst);
+    return 0;
+}}
+"""
+
+
+def _nested(numbers: Rows) -> str:
+    """One inner list a row."""
+    rows = (f"    {{\n{c_numbers(row.astype(np.float32))}\n    }}" for row in numbers)
+    return ",\n".join(rows)

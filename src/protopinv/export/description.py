@@ -1,0 +1,174 @@
+"""One description of a trained network, from which every export is written."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from protopinv.export.steps import (
+    Activate,
+    Affine,
+    Answer,
+    Bend,
+    ClassAnswer,
+    Convolve,
+    LabelAnswer,
+    NumberAnswer,
+    Rows,
+    Shift,
+    Step,
+    Windows,
+)
+from protopinv.features import Bent, Squash, Stem
+from protopinv.model_file import SavedModel
+from protopinv.model_file.packing import thin_factors
+
+# A feature whose mean is so many standard deviations from zero has it taken off first: float32 has
+# not enough digits for both.
+FAR_FROM_ZERO = 8.0
+
+
+@dataclass(frozen=True, eq=False)
+class Description:
+    """Steps from a row to outputs, and what the outputs stand for.
+
+    ``examples`` are a few rows, ``deviations`` the scale of every feature.
+    """
+
+    steps: tuple[Step, ...]
+    answer: Answer
+    feature_names: tuple[str, ...] | None
+    facts: Mapping[str, Any]
+    examples: Rows
+    deviations: Rows
+
+    @property
+    def n_inputs(self) -> int:
+        """Features of a row."""
+        return self.steps[0].n_inputs
+
+    @property
+    def operations(self) -> int:
+        """Arithmetic for one row."""
+        return sum(step.operations for step in self.steps)
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """Names of the outputs, as text."""
+        if isinstance(self.answer, ClassAnswer):
+            return [str(label) for label in self.answer.labels.tolist()]
+        return [str(number) for number in range(self.answer.n_outputs)]
+
+    def outputs(self, X: NDArray[Any]) -> Rows:
+        """What the network answers, in float64."""
+        rows: Rows = np.asarray(X, dtype=np.float64)
+        for step in self.steps:
+            rows = step(rows)
+        return rows
+
+
+def describe(model: SavedModel) -> Description:
+    """The network of a model: its front, then layers in their smallest form."""
+    mean, scale = (_array(part) for part in (model.features.mean, model.features.scale))
+    steps = [*_front(model), *_layers(model, mean, scale)]
+    for one, next_one in pairwise(steps):
+        if one.n_outputs != next_one.n_inputs:
+            raise AssertionError("steps must follow each other")
+    return Description(
+        tuple(steps),
+        _answer(model),
+        None if model.feature_names is None else tuple(model.feature_names),
+        {"task": model.task, "activation": model.network.activation},
+        np.asarray(model.examples.numpy(), dtype=np.float64),
+        np.ones(model.n_features) if isinstance(model.front, Stem) else 1 / scale,
+    )
+
+
+def _answer(model: SavedModel) -> Answer:
+    described, n_outputs = model.objective, model.network.sizes[-1]
+    if model.task == "classification":
+        return ClassAnswer(np.array(described["classes"], np.dtype(described["classes_dtype"])))
+    if model.task == "multi-label":
+        return LabelAnswer(n_outputs)
+    low, high = (
+        None if described.get(name) is None else np.array(described[name], dtype=np.float64)
+        for name in ("low", "high")
+    )
+    return NumberAnswer(n_outputs, low, high)
+
+
+def _front(model: SavedModel) -> Iterator[Step]:
+    front = model.front
+    if isinstance(front, Bent):
+        columns = np.flatnonzero(front.chosen.numpy())
+        kind = "squash" if isinstance(front, Squash) else "clip"
+        centre, width = (_array(part)[columns] for part in (front.centre, front.width))
+        yield Bend(kind, columns, centre, width, front.n_inputs)
+    elif isinstance(front, Stem):
+        yield from _stages(front)
+
+
+def _stages(stem: Stem) -> Iterator[Convolve]:
+    height, width, _ = stem.image_shape
+    for number, stage in enumerate(stem.stages):
+        size = stage.filters.shape[-1]
+        inner = height - size + 1, width - size + 1
+        last = number == len(stem.stages) - 1
+        rows, columns = (_fields(side, stem.pool) if last else _pairs(side) for side in inner)
+        filters, floor = _array(stage.filters), float(stage.floor)
+        yield Convolve(filters, floor, height, width, rows, columns, channels_last=number == 0)
+        height, width = len(rows), len(columns)
+
+
+def _pairs(side: int) -> Windows:
+    """Two next to each other; an odd one at the end is left out."""
+    return tuple((2 * number, 2 * number + 2) for number in range(side // 2))
+
+
+def _fields(side: int, pool: int) -> Windows:
+    """So many fields on a side, which overlap where they do not come out even."""
+    return tuple((n * side // pool, -(-(n + 1) * side // pool)) for n in range(pool))
+
+
+def _layers(model: SavedModel, mean: Rows, scale: Rows) -> Iterator[Step]:
+    """Layers with the activation between them; the first may be two factors."""
+    first, *others = (_affine(W) for W in model.network.weights)
+    if bool((np.abs(mean) * scale > FAR_FROM_ZERO).any()):
+        centre = mean.astype(np.float32).astype(np.float64)
+        yield Shift(centre)
+        first = replace(first, bias=first.bias + centre @ first.weights[0])
+    yield from smallest(first, scale)
+    before = first
+    for layer in others:
+        yield Activate(model.network.activation, before.n_outputs)
+        yield layer
+        before = layer
+
+
+def _affine(W: Tensor) -> Affine:
+    weights = _array(W if W.ndim == 3 else W[None])
+    return Affine(weights[:, 1:], weights[:, 0].reshape(-1))
+
+
+def smallest(layer: Affine, scale: Rows) -> Sequence[Affine]:
+    """The layer itself, or two factors of it if these are fewer numbers.
+
+    Rows of the matrix are compared in the scale of their features.
+    """
+    (W,) = layer.weights
+    factors = thin_factors(torch.from_numpy(W / scale[:, None]))
+    if factors is None:
+        return [layer]
+    left, right = (factor.numpy() for factor in factors)
+    first = Affine((scale[:, None] * left)[None], np.zeros(left.shape[1]))
+    return [first, replace(layer, weights=right[None])]
+
+
+def _array(tensor: Tensor) -> Rows:
+    return tensor.detach().cpu().double().numpy()

@@ -1,0 +1,88 @@
+"""Names from strangers stay names, whatever the language they are written in."""
+
+import html
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Of C and C++, which a name must not be.
+KEYWORDS = frozenset(
+    (
+        *("alignas", "alignof", "and", "asm", "auto", "bitand", "bitor", "bool", "break", "case"),
+        *("catch", "char", "class", "compl", "const", "continue", "default", "delete", "do"),
+        *("double", "else", "enum", "explicit", "export", "extern", "false", "float", "for"),
+        *("friend", "goto", "if", "inline", "int", "long", "main", "mutable", "namespace", "new"),
+        *("not", "operator", "or", "private", "protected", "public", "register", "restrict"),
+        *("return", "short", "signed", "sizeof", "static", "struct", "switch", "template"),
+        *("this", "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned"),
+        *("using", "virtual", "void", "volatile", "wchar_t", "while", "xor"),
+    )
+)
+
+
+def c_string(text: str) -> str:
+    """A C string literal of the UTF-8 bytes of a text; every byte that is not plain is octal."""
+    plain = {*range(0x20, 0x7F)} - {ord(c) for c in '"\\?'}
+    parts = (chr(b) if b in plain else f"\\{b:03o}" for b in text.encode())
+    return '"' + "".join(parts) + '"'
+
+
+def js_value(value: Any) -> str:
+    """A JSON value that is safe inside a script inside a page."""
+    text = json.dumps(value, ensure_ascii=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def comment(text: str) -> str:
+    """A text for a comment in C or JavaScript: one line of plain ASCII that cannot end it."""
+    flat = json.dumps(text, ensure_ascii=True)[1:-1]
+    return flat.replace("*", "\\u002a").replace("/", "\\u002f").replace("<", "\\u003c")
+
+
+def identifier(name: str) -> str:
+    """A name that C takes, made from that of a file."""
+    found = re.sub(r"[^a-zA-Z0-9_]", "_", name, flags=re.ASCII)
+    if not found or not found[0].isalpha():
+        found = f"model_{found}"
+    return f"{found}_model" if found in KEYWORDS else found
+
+
+def c_numbers(numbers: NDArray[Any]) -> str:
+    """The inside of an array of C, in lines that can be read."""
+    flat = numbers.reshape(-1)
+    if flat.dtype.kind == "f":
+        texts = [_c_float(number) for number in flat.astype(np.float32)]
+    else:
+        texts = [str(number) for number in flat.tolist()]
+    lines, line = [], "   "
+    for text in texts:
+        if len(line) + len(text) > 98:
+            lines.append(line)
+            line = "   "
+        line += f" {text},"
+    return "\n".join([*lines, line.removesuffix(",")])
+
+
+def _c_float(number: np.float32) -> str:
+    """The shortest decimal that is this number and no other."""
+    text = (
+        np.format_float_positional(number, unique=True, trim="0")
+        if (number == 0 or 1e-4 <= abs(number) < 1e6)
+        else np.format_float_scientific(number, unique=True, trim="0")
+    )
+    return f"{text}f"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names between commas."""
+    return ", ".join(names)
+
+
+def markdown_text(text: str) -> str:
+    """A text that Markdown and HTML show as it is, on one line."""
+    flat = json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+    return re.sub(r"([\\`*_{}\[\]()#+\-.!|~>])", r"\\\1", html.escape(flat, quote=False))

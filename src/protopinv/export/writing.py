@@ -1,0 +1,142 @@
+"""A description to a file, by the ending of its name."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protopinv.errors import ExportError
+from protopinv.export.c import Source, write_c
+from protopinv.export.c_int8 import write_c_int8
+from protopinv.export.description import Description
+from protopinv.export.javascript import write_javascript
+from protopinv.export.onnx import OPSET, write_onnx
+from protopinv.export.quantise import quantise
+from protopinv.export.steps import ClassAnswer, Rows
+from protopinv.export.text import identifier
+from protopinv.files import replacing, require_file
+
+# Endings, what they stand for, and the types of number each can have.
+SUFFIXES = {
+    ".onnx": ("ONNX", ("float32",)),
+    ".c": ("C99", ("float32", "int8")),
+    ".mjs": ("JavaScript", ("float32",)),
+    ".js": ("JavaScript", ("float32",)),
+}
+FILE_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and what it takes to run.
+
+    ``constant_bytes`` and ``static_bytes`` are the flash and the memory of a C file beside its
+    code; ``operations`` are additions and multiplications for one row. ``change`` says how
+    predictions differ from those of the model, where rows were given or a type of number is coarse.
+    """
+
+    files: tuple[Path, ...]
+    format: str
+    dtype: str
+    operations: int
+    constant_bytes: int | None = None
+    static_bytes: int | None = None
+    change: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def file_bytes(self) -> int:
+        """Of the first file, which is the model."""
+        return self.files[0].stat().st_size
+
+
+Outputs = Callable[[NDArray[Any]], Rows]
+
+
+def write(
+    description: Description, path: Path, *, dtype: str, rows: Rows | None, version: str
+) -> tuple[Exported, Outputs]:
+    """Write a file; gives what it is, and what it will answer to rows."""
+    if path.suffix not in SUFFIXES:
+        raise ExportError(
+            f"An export is known by its ending: {', '.join(SUFFIXES)} or .safetensors. Got "
+            f"{path.name!r}. Rename it."
+        )
+    kind, dtypes = SUFFIXES[path.suffix]
+    if dtype not in dtypes:
+        raise ExportError(
+            f"{kind} is written in {' or '.join(dtypes)}. Got dtype={dtype!r}. Choose one of these."
+        )
+    require_file(path)
+    about = _about(description, dtype, version)
+    if kind == "C99":
+        return _write_c(description, path, dtype, rows, about)
+    if kind == "JavaScript":
+        text = write_javascript(description, about)
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="ascii")
+    else:
+        model = write_onnx(description, _metadata(description), version)
+        with replacing(path) as temporary:
+            temporary.write_bytes(model.SerializeToString(deterministic=True))
+    return Exported((path,), kind, dtype, description.operations), description.outputs
+
+
+def _write_c(
+    description: Description, path: Path, dtype: str, rows: Rows | None, about: list[str]
+) -> tuple[Exported, Outputs]:
+    if not FILE_NAME.fullmatch(path.stem):
+        raise ExportError(
+            f"Files of C are called by letters, digits, '_', '-' and '.'. Got {path.name!r}. "
+            "Rename it."
+        )
+    name, outputs = identifier(path.stem), description.outputs
+    if dtype == "int8":
+        seen = description.examples if rows is None else rows
+        whole = quantise(description, np.asarray(seen, dtype=np.float64))
+        source, outputs = write_c_int8(description, whole, name, path.stem, about), whole.outputs
+    else:
+        source = write_c(description, name, path.stem, about)
+    files = _save(source, path)
+    memory = source.constant_bytes, source.static_bytes
+    return Exported(files, "C99", dtype, description.operations, *memory), outputs
+
+
+def _save(source: Source, path: Path) -> tuple[Path, ...]:
+    """The network, its header beside it, and a program of stored cases."""
+    texts = {
+        path: source.code,
+        path.with_suffix(".h"): source.header,
+        path.with_name(f"{path.stem}_test.c"): source.test,
+    }
+    for place in texts:
+        require_file(place)
+    for place, text in texts.items():
+        with replacing(place) as temporary:
+            temporary.write_text(text, encoding="ascii")
+    return tuple(texts)
+
+
+def _about(description: Description, dtype: str, version: str) -> list[str]:
+    """Lines for the top of a file."""
+    task, k = description.facts["task"], description.answer.n_outputs
+    kind = "classes" if isinstance(description.answer, ClassAnswer) else "outputs"
+    return [
+        f"Written by protopinv {version}.",
+        f"A network for {task}: {description.n_inputs} inputs, {k} {kind}, in {dtype}.",
+        f"{description.operations} operations for a row.",
+    ]
+
+
+def _metadata(description: Description) -> dict[str, str]:
+    """What an ONNX file says of itself, as JSON."""
+    found = {name: str(value) for name, value in description.facts.items()}
+    if description.feature_names is not None:
+        found["feature_names"] = json.dumps(list(description.feature_names))
+    if isinstance(description.answer, ClassAnswer):
+        found["classes"] = json.dumps(description.answer.labels.tolist())
+    return {**found, "opset": str(OPSET)}

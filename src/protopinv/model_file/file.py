@@ -1,0 +1,310 @@
+"""Write and read a model file."""
+
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from protopinv.bank import Bank
+from protopinv.errors import DriftWarning, ModelFileError
+from protopinv.features import Clip, FeatureMap, Front, Squash, Stem
+from protopinv.files import replacing
+from protopinv.model_file.packing import DTYPES, pack, unpack
+from protopinv.model_file.reading import FORMAT, MOST_HEADER_BYTES, read_header
+from protopinv.model_file.saved import SavedModel
+from protopinv.network import ACTIVATIONS, inputs_of, outputs_of
+from protopinv.plain import plain
+
+# A reader of 1.x reads every 1.y: what a file needs beyond the first of them it lists by name.
+MAJOR, MINOR = 1, 0
+KNOWN_NEEDS: frozenset[str] = frozenset()
+HEADER: dict[str, Any] = {
+    "task": str,
+    "objective": dict,
+    "feature_names": list | None,
+    "feature_types": list | None,
+    "activation": str,
+    "network_dtype": str,
+    "parameters": dict,
+    "config": dict,
+    "history": dict,
+    "needs": list,
+}
+# What is kept of every epoch, as tensors: text would be longer, and a header has its limit.
+EPOCHS = ("loss", "lr", "ridge", "validation_score", "validation_loss")
+FRONTS: dict[str, type[Front]] = {"stem": Stem, "squash": Squash, "clip": Clip}
+# Outputs of examples may differ by this share of the largest of them; stems work in float32.
+DRIFT = 1e-6
+DRIFT_OF_STEMS = 1e-3
+
+
+def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
+    """Write the file whole or not at all."""
+    history = {name: value for name, value in model.history.items() if name not in EPOCHS}
+    header = {
+        "format": f"{MAJOR}.{MINOR}",
+        "needs": [],
+        "written_by": written_by,
+        "task": model.task,
+        "objective": model.objective,
+        "feature_names": model.feature_names,
+        "feature_types": None,
+        "activation": model.network.activation,
+        "network_dtype": model.dtype,
+        "parameters": model.parameters,
+        "config": model.config,
+        "history": history,
+    }
+    features = model.features if model.bank is not None else _unprojected(model.features)
+    packed = pack(model.network, model.features, model.dtype)
+    network = unpack(packed, model.features, model.network.activation, model.dtype)
+    outputs = replace(model, network=network).outputs(model.examples)
+    parts = {
+        **{name: _tensors_of(model.front, kind) for name, kind in FRONTS.items()},
+        "bank": {} if model.bank is None else model.bank.tensors(),
+        "features": features.tensors(),
+        "network": packed,
+        "examples": {"rows": model.examples, "outputs": outputs},
+        "history": {
+            name: torch.tensor(model.history[name], dtype=torch.float64) for name in EPOCHS
+        },
+    }
+    tensors = {
+        f"{part}.{name}": tensor.detach().cpu().contiguous()
+        for part, named in parts.items()
+        for name, tensor in named.items()
+    }
+    text = json.dumps(plain(header), allow_nan=False)
+    if len(json.dumps(text)) > MOST_HEADER_BYTES // 2:
+        raise ModelFileError(
+            f"The header of a model file must be shorter than {MOST_HEADER_BYTES // 2:,} bytes. "
+            "Names of features, classes and parameters together make it longer. Shorten them."
+        )
+    with replacing(Path(path)) as temporary:
+        save_file(tensors, temporary, metadata={FORMAT: text})
+
+
+def load(path: str | Path) -> SavedModel:
+    """Read a file that ``save`` wrote; anything else raises ModelFileError.
+
+    Warns with DriftWarning if the network no longer answers its examples as it did.
+    """
+    path = Path(path)
+    header = read_header(path)
+    _check_version(header, path)
+    tensors = _tensors(path)
+    try:
+        _check_header(header)
+        model = _model(header, tensors)
+        fault = _fault(model, tensors)
+        drift = 0.0 if fault else _drift(model, tensors["examples.outputs"])
+    except (KeyError, TypeError, IndexError, ValueError, RuntimeError, ArithmeticError) as error:
+        fault = f"{type(error).__name__} on {str(error)[:200]}"
+    if fault:
+        raise ModelFileError(
+            f"A model file must fit together. In {path}: {fault}. Write the model again."
+        )
+    if not drift <= (DRIFT_OF_STEMS if isinstance(model.front, Stem) else DRIFT):
+        warnings.warn(
+            DriftWarning(
+                "A model should answer the examples in its file as it did when it was saved. That "
+                f"in {path} is off by {drift:.1e} of its largest answer. Compare versions of torch "
+                "and the processors; train again if this matters."
+            ),
+            stacklevel=3,
+        )
+    return model
+
+
+def _check_version(header: Mapping[str, Any], path: Path) -> None:
+    """Raise ModelFileError unless this version can read the file."""
+    version, needs = header.get("format"), header.get("needs")
+    match = re.fullmatch(r"(\d{1,3})\.(\d{1,3})", version) if isinstance(version, str) else None
+    writer = str(header.get("written_by"))[:60]
+    if match is None:
+        raise ModelFileError(
+            f"A model file must say which format it has. {path}, written by {writer}, does not: "
+            "it is older than format 1.0, or damaged. Train the model again."
+        )
+    major = int(match[1])
+    if major != MAJOR:
+        raise ModelFileError(
+            f"This version reads model files of format {MAJOR}. {path} has format {version}, "
+            f"written by {writer}. Upgrade protopinv."
+        )
+    wanted = needs if isinstance(needs, list) else []
+    unknown = [need for need in wanted if not isinstance(need, str) or need not in KNOWN_NEEDS]
+    if unknown:
+        raise ModelFileError(
+            f"This version cannot read all that {path} holds: {str(unknown)[:80]}, written by "
+            f"{writer}. Upgrade protopinv."
+        )
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            # Copies: the tensors themselves are windows into the file, and change when it does.
+            return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError, OSError) as error:
+        raise ModelFileError(
+            f"A model file must be whole and in safetensors format. {path} is not ({error}). "
+            "Copy it again, or train and save the model again."
+        ) from error
+
+
+def _model(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedModel:
+    features = FeatureMap.from_tensors(_part(tensors, "features"))
+    bank, dtype = _part(tensors, "bank"), header["network_dtype"]
+    network = unpack(_part(tensors, "network"), features, header["activation"], dtype)
+    history = {name: tensor.tolist() for name, tensor in _part(tensors, "history").items()}
+    return SavedModel(
+        task=header["task"],
+        objective=header["objective"],
+        feature_names=header["feature_names"],
+        parameters=header["parameters"],
+        config=header["config"],
+        history={**header["history"], **history},
+        bank=Bank.from_tensors(bank) if bank else None,
+        features=features,
+        network=network,
+        front=_front(tensors),
+        examples=tensors["examples.rows"],
+        dtype=dtype,
+    )
+
+
+def _unprojected(features: FeatureMap) -> FeatureMap:
+    """Without the basis, which only a bank needs."""
+    return FeatureMap(features.mean, features.scale)
+
+
+def _tensors_of(front: Front | None, kind: type[Front]) -> dict[str, Tensor]:
+    return front.tensors() if isinstance(front, kind) else {}
+
+
+def _front(tensors: Mapping[str, Tensor]) -> Front | None:
+    for name, kind in FRONTS.items():
+        if part := _part(tensors, name):
+            return kind.from_tensors(part)
+    return None
+
+
+def _part(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
+    prefix = part + "."
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def _check_header(header: Mapping[str, Any]) -> None:
+    """Raise KeyError or TypeError for a value that is missing or of another kind."""
+    for name, kind in HEADER.items():
+        if not isinstance(header[name], kind):
+            raise TypeError(f"{name!r}, which is {header[name]!r:.40}")
+    names = header["feature_names"]
+    if names is not None and not all(isinstance(name, str) for name in names):
+        raise TypeError("'feature_names', which are not all strings")
+    if header["network_dtype"] not in DTYPES:
+        raise TypeError(f"'network_dtype', which is {header['network_dtype']!r:.40}")
+
+
+def _fault(model: SavedModel, tensors: Mapping[str, Tensor]) -> str | None:
+    """What does not fit, or None."""
+    return (
+        _network_fault(model)
+        or _bank_fault(model)
+        or _front_fault(model)
+        or _examples_fault(model, tensors["examples.outputs"])
+        or _number_fault(tensors)
+    )
+
+
+def _network_fault(model: SavedModel) -> str | None:
+    weights = model.network.weights
+    if not weights or any(W.dtype != torch.float64 for W in weights):
+        return "the network has no layers in float64"
+    if any(W.ndim != 2 for W in (weights[0], weights[-1])) or any(
+        W.ndim not in (2, 3) or 0 in W.shape or W.shape[-2] < 2 for W in weights
+    ):
+        return "the layers of the network are neither matrices nor blocks within"
+    if any(outputs_of(a) != inputs_of(b) for a, b in pairwise(weights)):
+        return "the layers of the network do not follow each other"
+    if model.network.activation not in ACTIVATIONS:
+        return f"unknown activation {model.network.activation!r:.40}"
+    features, n = model.features, model.network.sizes[0]
+    if features.mean.shape != (n,) or features.scale.shape != (n,):
+        return "the feature map and the network differ in features"
+    if features.basis is not None and (features.basis.ndim != 2 or len(features.basis) != n):
+        return "the projection and the network differ in features"
+    if model.feature_names is not None and len(model.feature_names) != model.n_features:
+        return f"{len(model.feature_names)} feature names for {model.n_features} features"
+    return None
+
+
+def _bank_fault(model: SavedModel) -> str | None:
+    bank = model.bank
+    if bank is None:
+        return None
+    parts = (bank.inputs, *bank.hidden, bank.outputs)
+    if any(tensor.ndim != 3 or not tensor.is_floating_point() for tensor in parts):
+        return "the parts of the bank are not matrices for each member"
+    if len({tensor.shape[:2] for tensor in parts}) != 1:
+        return "the parts of the bank differ in members or prototypes"
+    if model.network.sizes[-1] != bank.outputs.shape[2]:
+        return f"{model.network.sizes[-1]} outputs for prototypes of {bank.outputs.shape[2]}"
+    ridges = (len(bank.inputs), len(bank.hidden) + 1)
+    if bank.raw_ridge.shape != ridges or bank.learnable_ridge.shape != ridges:
+        return "the ridges of the bank are not one a layer and member"
+    if bank.learnable_ridge.dtype != torch.bool:
+        return "which ridges are learned is not said"
+    if bank.inputs.shape[2] != model.features.n_components:
+        return "the bank and the feature map differ in features"
+    scale = bank.scale
+    if scale is not None and scale.shape != (len(bank.inputs), bank.inputs.shape[2]):
+        return "the scales of the bank are not one a feature"
+    return None
+
+
+def _front_fault(model: SavedModel) -> str | None:
+    front = model.front
+    if front is None:
+        return None
+    if front.n_outputs != model.network.sizes[0]:
+        return "what stands before the network and the network differ in features"
+    return front.fault()
+
+
+def _examples_fault(model: SavedModel, outputs: Tensor) -> str | None:
+    rows = model.examples
+    if rows.ndim != 2 or outputs.shape != (len(rows), model.network.sizes[-1]):
+        return "the examples have no outputs of their own"
+    return None if rows.shape[1] == model.n_features else "the examples differ in features"
+
+
+def _number_fault(tensors: Mapping[str, Tensor]) -> str | None:
+    for name, tensor in tensors.items():
+        if name.startswith("history.") or not tensor.is_floating_point():
+            continue
+        if not bool(torch.isfinite(tensor).all()):
+            return "numbers that are not finite"
+    return None
+
+
+def _drift(model: SavedModel, known: Tensor) -> float:
+    """How far answers to the examples are from those in the file, by the largest of these."""
+    if not len(known):
+        return 0.0
+    off = (model.outputs(model.examples) - known).abs().max()
+    return float(off / known.abs().max().clamp_min(1e-12))

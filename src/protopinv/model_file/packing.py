@@ -1,0 +1,120 @@
+"""A network in fewer bytes: numbers of half, a quarter or an eighth of the size, and thin factors.
+
+In float64 the layers are stored as they are. Otherwise the first layer is stored for rows that are
+centred and scaled, whatever the units of the features, and as two factors where these are smaller.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from protopinv.errors import ConfigError
+from protopinv.features import FeatureMap
+from protopinv.network import Network
+
+DTYPES = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "int8": torch.int8,
+}
+# Directions of a matrix that are smaller than the largest by this factor are rounding.
+ROUNDING = 1e-10
+# A matrix of more numbers is not written as factors: who reads it makes it whole again.
+MOST_NUMBERS = 2**22
+
+
+def pack(network: Network, features: FeatureMap, dtype: str) -> dict[str, Tensor]:
+    """Every tensor under a name, for a file."""
+    if dtype == "float64":
+        return network.tensors()
+    first, *others = network.weights
+    packed: dict[str, Tensor] = {}
+    rows = first[1:] / features.scale[:, None]
+    bias = first[0] + features.mean @ first[1:]
+    packed |= _layer("0", rows, bias, dtype, may_factor=True)
+    for number, W in enumerate(others, start=1):
+        packed |= _layer(str(number), W[..., 1:, :], W[..., 0, :], dtype)
+    return packed
+
+
+def unpack(
+    tensors: Mapping[str, Tensor], features: FeatureMap, activation: str, dtype: str
+) -> Network:
+    """The network that ``pack`` was given, as exact as the numbers are."""
+    if dtype == "float64":
+        return Network.from_tensors(tensors, activation)
+    weights: list[Tensor] = []
+    while f"{len(weights)}.bias" in tensors:
+        name = str(len(weights))
+        rows, bias = _matrix(tensors, name), tensors[f"{name}.bias"].double()
+        if not weights:
+            rows = features.scale[:, None] * rows
+            bias = bias - features.mean @ rows
+        weights.append(torch.cat([bias.unsqueeze(-2), rows], dim=-2))
+    return Network(tuple(weights), activation)
+
+
+def _layer(
+    name: str, rows: Tensor, bias: Tensor, dtype: str, *, may_factor: bool = False
+) -> dict[str, Tensor]:
+    factors = thin_factors(rows) if may_factor and rows.numel() <= MOST_NUMBERS else None
+    parts = {name: rows}
+    if factors is not None:
+        parts = {f"{name}.left": factors[0], f"{name}.right": factors[1]}
+    packed = {f"{name}.bias": bias.float()}
+    for each, matrix in parts.items():
+        packed |= _numbers(each, matrix, dtype)
+    return packed
+
+
+def _numbers(name: str, matrix: Tensor, dtype: str) -> dict[str, Tensor]:
+    """A matrix as numbers of this type; whole numbers have a scale for each column."""
+    if dtype == "int8":
+        largest = matrix.abs().amax(-2, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+        scale = (largest / 127).float()
+        return {
+            name: (matrix / scale).round().clamp(-127, 127).to(torch.int8),
+            f"{name}.scale": scale,
+        }
+    numbers = matrix.to(DTYPES[dtype])
+    if not bool(numbers.isfinite().all()):
+        raise ConfigError(
+            f"The weights of a model must fit into its type of number. The largest is "
+            f"{float(matrix.abs().max()):.3g}, too large for {dtype}. Use float32."
+        )
+    return {name: numbers}
+
+
+def _matrix(tensors: Mapping[str, Tensor], name: str) -> Tensor:
+    """The weights of a layer, whole, in float64."""
+    if f"{name}.left" not in tensors:
+        return _scaled(tensors, name)
+    left, right = (_scaled(tensors, f"{name}.{side}") for side in ("left", "right"))
+    if left.ndim != 2 or right.ndim != 2 or len(left) * right.shape[1] > MOST_NUMBERS:
+        raise ValueError("factors of a matrix that is too large")
+    return left @ right
+
+
+def _scaled(tensors: Mapping[str, Tensor], name: str) -> Tensor:
+    numbers, scale = tensors[name], tensors.get(f"{name}.scale")
+    if scale is None:
+        return numbers.double()
+    if scale.shape != (*numbers.shape[:-2], 1, numbers.shape[-1]):
+        raise ValueError("scales that are not one a column")
+    return numbers.double() * scale.double()
+
+
+def thin_factors(matrix: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Two matrices whose product this is, if they have fewer numbers than it has.
+
+    Weights that were solved from p prototypes, or behind a projection, have no more directions than
+    there are of these.
+    """
+    left, sizes, right = torch.linalg.svd(matrix, full_matrices=False)
+    rank = max(1, int((sizes > ROUNDING * sizes[0]).sum()))
+    if rank * sum(matrix.shape) >= matrix.numel():
+        return None
+    root = sizes[:rank].sqrt()
+    return left[:, :rank] * root, root[:, None] * right[:rank]

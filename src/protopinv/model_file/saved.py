@@ -1,0 +1,54 @@
+"""What a model file holds."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from protopinv.bank import Bank
+from protopinv.features import FeatureMap, Front
+from protopinv.network import Network
+
+# Examples are sent through the network in pieces of so many numbers, where maps are widest.
+PIECE_NUMBERS = 2**20
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """All that a file holds.
+
+    ``objective``, ``parameters``, ``config`` and ``history`` are plain JSON values: what the
+    outputs stand for, the parameters as they were given and as they were used, what happened.
+    ``examples`` are a few rows as they were trained on. ``dtype`` is the type of number that the
+    network is stored in. Without a ``bank`` it predicts, and cannot be trained further.
+    """
+
+    task: str
+    objective: dict[str, Any]
+    feature_names: list[str] | None
+    parameters: dict[str, Any]
+    config: dict[str, Any]
+    history: dict[str, Any]
+    bank: Bank | None
+    features: FeatureMap
+    network: Network
+    front: Front | None
+    examples: Tensor
+    dtype: str = "float64"
+
+    @property
+    def n_features(self) -> int:
+        """Features of a row as a user gives it."""
+        return self.network.sizes[0] if self.front is None else self.front.n_inputs
+
+    def outputs(self, rows: Tensor) -> Tensor:
+        """What the network answers to rows as a user gives them, in float64."""
+        widest = max(self.network.sizes)
+        if self.front is not None:
+            widest = max(widest, getattr(self.front, "widest", 0))
+        found = []
+        for piece in rows.split(max(1, PIECE_NUMBERS // widest)):
+            seen = piece if self.front is None else self.front.features(piece)
+            found.append(self.network(seen.double()))
+        return torch.cat(found) if found else self.network(rows.double())

@@ -1,0 +1,384 @@
+"""Every format answers as Python does, for every kind of model, or says that it cannot hold it."""
+
+import ctypes
+import json
+import shutil
+import subprocess
+from copy import deepcopy
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from export_kinds import HOSTILE, KINDS, STEMS, WHOLE, flat, given, model
+from onnx.reference import ReferenceEvaluator
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+
+from protopinv import load
+from protopinv.errors import ConfigError, ExportError, ModelFileError, OutputError
+from protopinv.estimators.saving import saved_model
+from protopinv.export import describe, quantise
+from protopinv.export.steps import NumberAnswer
+from protopinv.objective import Classes, Labels
+
+GCC, NODE = shutil.which("gcc"), shutil.which("node")
+needs_gcc = pytest.mark.skipif(GCC is None, reason="needs gcc")
+needs_node = pytest.mark.skipif(NODE is None, reason="needs node")
+STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+
+
+def outputs(kind: str, X: np.ndarray) -> np.ndarray:
+    return model(kind)._outputs(X).numpy()
+
+
+def close(found: np.ndarray, kind: str, X: np.ndarray, share: float = 2e-6) -> None:
+    """Equal up to rounding in float32, by the size of the outputs."""
+    wanted = outputs(kind, X)
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=share * np.abs(wanted).max() * 10)
+
+
+def run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_description_does_what_the_model_does(kind: str) -> None:
+    X, described = flat(kind), describe(saved_model(model(kind)))
+    share = 1e-5 if kind in STEMS else 1e-10  # stems work in float32
+    close(described.outputs(X), kind, X, share)
+    if isinstance(described.answer, NumberAnswer):
+        numbers = described.answer.numbers(described.outputs(X))
+        np.testing.assert_allclose(np.squeeze(numbers), model(kind).predict(X))
+    else:
+        found = described.answer.probabilities(described.outputs(X))
+        np.testing.assert_allclose(found, model(kind).predict_proba(X), atol=1e-4)
+
+
+def test_a_layer_of_few_directions_is_two_factors() -> None:
+    names = [type(step).__name__ for step in describe(saved_model(model("factored"))).steps]
+    assert names == ["Shift", "Affine", "Affine", "Activate", "Affine"]
+    names = [type(step).__name__ for step in describe(saved_model(model("squashed"))).steps]
+    assert names[0] == "Bend"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_onnx_answers_the_same_in_two_runtimes(kind: str, tmp_path: Path) -> None:
+    path, X = tmp_path / "m.onnx", flat(kind)
+    model(kind).export(path)
+    onnx.checker.check_model(onnx.load(path), full_check=True)
+    rows = X.astype(np.float32)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    assert [entry.name for entry in session.get_inputs()] == ["X"]
+    names = [output.name for output in session.get_outputs()]
+    found = dict(zip(names, session.run(None, {"X": rows}), strict=True))
+    other = dict(zip(names, ReferenceEvaluator(str(path)).run(None, {"X": rows}), strict=True))
+    if "variable" in found:
+        assert names == ["variable"]
+        wanted = model(kind).predict(X).reshape(len(X), -1)
+        for each in (found, other):
+            np.testing.assert_allclose(each["variable"], wanted, rtol=1e-5)
+        return
+    assert names == ["label", "probabilities"]
+    for each in (found, other):
+        np.testing.assert_allclose(each["probabilities"], model(kind).predict_proba(X), atol=1e-4)
+    assert (found["label"] == model(kind).predict(X)).mean() > 0.995
+    one = session.run(["label"], {"X": rows[:1]})[0]  # any number of rows
+    np.testing.assert_array_equal(one[0], found["label"][0])
+
+
+def test_onnx_says_what_it_is(tmp_path: Path) -> None:
+    model("texts").export(tmp_path / "m.onnx")
+    written = onnx.load(tmp_path / "m.onnx")
+    facts = {entry.key: entry.value for entry in written.metadata_props}
+    assert sorted(json.loads(facts["classes"])) == sorted(set(model("texts").classes_))
+    assert facts["task"] == "classification"
+    assert written.opset_import[0].version == 13
+    assert not any(node.op_type == "ZipMap" for node in written.graph.node)
+
+
+def compiled(source: Path, *flags: str, compiler: str | None = None) -> ctypes.CDLL:
+    library = source.with_suffix(".so")
+    command = [compiler or GCC, *STRICT, *flags, "-shared", "-fPIC", str(source)]
+    run([*command, "-o", str(library), "-lm"])
+    return ctypes.CDLL(str(library))
+
+
+def call(function, X: np.ndarray, k: int, kind=ctypes.c_float) -> np.ndarray:
+    """A C function from a row to k numbers, for every row."""
+    found = np.zeros((len(X), k), dtype=kind)
+    for row, answer in zip(np.ascontiguousarray(X, dtype=np.float32), found, strict=True):
+        pointers = (row.ctypes.data_as(ctypes.c_void_p), answer.ctypes.data_as(ctypes.c_void_p))
+        function(*pointers)
+    return found
+
+
+@needs_gcc
+@pytest.mark.parametrize("kind", KINDS)
+def test_c_answers_the_same(kind: str, tmp_path: Path) -> None:
+    X, source = flat(kind), tmp_path / "net.c"
+    exported = model(kind).export(source)
+    assert exported.files == tuple(tmp_path / name for name in ("net.c", "net.h", "net_test.c"))
+    library, k = compiled(source), outputs(kind, X[:1]).shape[1]
+    close(call(library.net_outputs, X, k), kind, X)
+    objective = model(kind).objective_
+    if isinstance(objective, Classes):
+        numbers = [
+            library.net_predict(row.ctypes.data_as(ctypes.c_void_p)) for row in X.astype("f4")
+        ]
+        assert (objective.labels[numbers] == model(kind).predict(X)).mean() > 0.995
+        found = call(library.net_probabilities, X, k)
+        np.testing.assert_allclose(found, model(kind).predict_proba(X), atol=1e-4)
+        names = (ctypes.c_char_p * k).in_dll(library, "net_names")
+        assert [name.decode() for name in names] == [str(label) for label in objective.labels]
+    elif isinstance(objective, Labels):
+        found = call(library.net_predict, X, k, ctypes.c_ubyte)
+        assert (found == model(kind).predict(X)).mean() > 0.995
+    else:
+        wanted = model(kind).predict(X).reshape(len(X), -1)
+        np.testing.assert_allclose(call(library.net_predict, X, k), wanted, rtol=1e-5)
+
+
+@needs_gcc
+@pytest.mark.parametrize("kind", WHOLE)
+def test_c_in_whole_numbers_is_its_emulator_bit_for_bit(kind: str, tmp_path: Path) -> None:
+    source, seen = tmp_path / "net.c", flat(kind, seed=0)
+    X = np.vstack([flat(kind), 50 * flat(kind), -50 * flat(kind)])  # far outside the ranges too
+    model(kind).export(source, dtype="int8", calibration=seen)
+    emulator = quantise(describe(saved_model(model(kind))), seen)
+    library, k = compiled(source, "-O2"), outputs(kind, X[:1]).shape[1]
+    np.testing.assert_array_equal(call(library.net_whole, X, k, ctypes.c_int32), emulator.whole(X))
+    found = call(library.net_outputs, X, k)
+    np.testing.assert_array_equal(found, emulator.outputs(X).astype(np.float32))
+    same = emulator.outputs(seen).argmax(1) == outputs(kind, seen).argmax(1)
+    assert same.mean() > 0.93
+
+
+def test_a_label_in_whole_numbers_needs_no_mathematics(tmp_path: Path) -> None:
+    for kind in ("squashed", "members"):
+        model(kind).export(tmp_path / "net.c", dtype="int8", calibration=flat(kind))
+        code = (tmp_path / "net.c").read_text()
+        before = code.partition("_probabilities(")[0]
+        for name in ("expf", "tanhf", "asinhf", "erff", "sqrtf", "cosf"):
+            assert name not in before
+
+
+@needs_gcc
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize("kind", ["texts", "squashed", "clipped", "members", "stem"])
+def test_stored_cases_pass_and_sanitizers_are_silent(kind: str, dtype: str, tmp_path: Path) -> None:
+    if (kind, dtype) == ("stem", "int8"):
+        with pytest.raises(ExportError, match=r"int8 holds layers.*convolutional stem"):
+            model(kind).export(tmp_path / "net.c", dtype=dtype)
+        assert list(tmp_path.iterdir()) == []
+        return
+    model(kind).export(tmp_path / "net.c", dtype=dtype)
+    sources = [str(tmp_path / name) for name in ("net.c", "net_test.c")]
+    watched = ["-fsanitize=address,undefined", "-fno-sanitize-recover", "-g"]
+    program = str(tmp_path / "cases")
+    run([GCC, *STRICT, *watched, *sources, "-o", program, "-lm"])
+    assert "8 cases, largest difference" in run([program])
+
+
+@needs_gcc
+def test_the_header_serves_cpp_and_other_compilers(tmp_path: Path) -> None:
+    model("texts").export(tmp_path / "my-net.c")
+    user = tmp_path / "user.cpp"
+    user.write_text(
+        '#include "my-net.h"\nint main() { float x[6] = {}; return my_net_predict(x) < 0; }\n'
+    )
+    if (cpp := shutil.which("g++")) is not None:
+        run([GCC, *STRICT, "-c", str(tmp_path / "my-net.c"), "-o", str(tmp_path / "net.o")])
+        flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+        run([cpp, *flags, str(user), str(tmp_path / "net.o"), "-o", str(tmp_path / "user")])
+        run([str(tmp_path / "user")])
+    if (clang := shutil.which("clang")) is not None:
+        for dtype in ("float32", "int8"):
+            model("texts").export(tmp_path / "my-net.c", dtype=dtype)
+            compiled(tmp_path / "my-net.c", compiler=clang)
+
+
+@needs_gcc
+def test_memory_is_what_is_said(tmp_path: Path) -> None:
+    for kind in ("members", "squashed"):
+        for dtype in ("float32", "int8"):
+            exported = model(kind).export(tmp_path / "net.c", dtype=dtype)
+            run([GCC, *STRICT, "-O0", "-c", str(tmp_path / "net.c"), "-o", str(tmp_path / "net.o")])
+            table = run(["nm", "-S", "-t", "d", str(tmp_path / "net.o")]).splitlines()
+            sizes = {"r": 0, "b": 0}
+            for line in table:
+                parts = line.split()
+                if len(parts) == 4 and parts[2].lower() in sizes:
+                    sizes[parts[2].lower()] += int(parts[1])
+            assert sizes["b"] == exported.static_bytes
+            assert sizes["r"] == exported.constant_bytes
+
+
+@needs_node
+@pytest.mark.parametrize("kind", KINDS)
+def test_javascript_answers_the_same(kind: str, tmp_path: Path) -> None:
+    X = flat(kind)
+    model(kind).export(tmp_path / "net.mjs")
+    (tmp_path / "rows.json").write_text(json.dumps(X.tolist()))
+    (tmp_path / "use.mjs").write_text(
+        'import * as net from "./net.mjs";\n'
+        'import { readFileSync } from "node:fs";\n'
+        "const rows = JSON.parse(readFileSync(process.argv[2]));\n"
+        "const probabilities = net.predictProba ? net.predictProba(rows) : null;\n"
+        "console.log(JSON.stringify({ outputs: net.outputs(rows), labels: net.predict(rows),\n"
+        "  probabilities, info: net.info }));\n"
+    )
+    answer = json.loads(run([NODE, str(tmp_path / "use.mjs"), str(tmp_path / "rows.json")]))
+    close(np.array(answer["outputs"]), kind, X)
+    labels = np.array(answer["labels"], dtype=object)
+    if answer["probabilities"] is None:
+        np.testing.assert_allclose(labels.astype(float), model(kind).predict(X), rtol=1e-5)
+        return
+    assert (labels == model(kind).predict(X)).mean() > 0.995
+    np.testing.assert_allclose(answer["probabilities"], model(kind).predict_proba(X), atol=1e-5)
+    if kind == "texts":
+        assert answer["info"]["classes"] == model(kind).classes_.tolist()
+
+
+@needs_node
+def test_javascript_refuses_rows_it_was_not_made_for(tmp_path: Path) -> None:
+    model("classes").export(tmp_path / "net.mjs")
+    program = (
+        f'import {{ predict }} from "{tmp_path}/net.mjs";\n'
+        "for (const rows of [[[1, 2]], [[1, 2, 3, 4, 5, NaN]], 3]) {\n"
+        "  try { predict(rows); console.log('taken'); } catch (e) { console.log(e.message); }\n}\n"
+    )
+    said = run([NODE, "--input-type=module", "-e", program]).splitlines()
+    assert said[0] == "Rows must have 6 numbers. Row 0 has 2."
+    assert said[1] == "Rows must hold finite numbers. Row 0 holds NaN."
+    assert said[2].startswith("Rows must be an array.")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_torch_module_answers_the_same_and_learns(kind: str) -> None:
+    X = flat(kind)
+    module = model(kind).to_torch()
+    found = module(torch.from_numpy(X).float())
+    wanted = outputs(kind, X)
+    if kind == "number":
+        wanted = model(kind).predict(X)[:, None]
+    np.testing.assert_allclose(found.detach(), wanted, atol=2e-5 * np.abs(wanted).max())
+    found.sum().backward()
+    assert all(parameter.grad is not None for parameter in module.parameters())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scikit_learn_is_given_its_own_network_or_told_why_not(kind: str) -> None:
+    X, estimator = flat(kind), model(kind)
+    held = estimator.front_ is None and estimator.network_.activation in (
+        "relu",
+        "tanh",
+        "sigmoid",
+        "identity",
+    )
+    if not held:
+        with pytest.raises(ExportError, match="scikit-learn's networks have"):
+            estimator.to_sklearn()
+        return
+    network = estimator.to_sklearn()
+    if hasattr(estimator, "predict_proba"):
+        assert type(network) is MLPClassifier
+        np.testing.assert_array_equal(network.predict(X), estimator.predict(X))
+        found = network.predict_proba(X)
+        np.testing.assert_allclose(found, estimator.predict_proba(X), atol=1e-12)
+    else:
+        assert type(network) is MLPRegressor
+        np.testing.assert_allclose(network.predict(X), estimator.predict(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int8"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_smaller_files_predict_nearly_the_same(kind: str, dtype: str, tmp_path: Path) -> None:
+    X, path = flat(kind), tmp_path / "m.safetensors"
+    exported = model(kind).export(path, dtype=dtype, X=given(kind, 1))
+    small = load(path)
+    found, wanted = small._outputs(X).numpy(), outputs(kind, X)
+    off = np.sqrt(((found - wanted) ** 2).mean()) / wanted.std()
+    assert off <= {"float64": 0, "float32": 1e-6, "float16": 2e-2, "int8": 0.2}[dtype]
+    assert exported.change["rows"] == len(X)
+    with pytest.raises(ModelFileError, match="prototypes of a model"):
+        small.diagnose()
+
+
+def test_a_model_without_its_bank_cannot_go_on_and_one_with_it_can(tmp_path: Path) -> None:
+    X, path = flat("classes"), tmp_path / "m.safetensors"
+    y = model("classes").predict(X)
+    for bank in (True, False):
+        model("classes").save(path, bank=bank)
+        back = load(path).set_params(warm_start=True, max_epochs=1)
+        if bank:
+            here = deepcopy(model("classes")).set_params(warm_start=True, max_epochs=1)
+            answers = [each.fit(X, y).predict_proba(X) for each in (back, here)]
+            np.testing.assert_array_equal(*answers)
+            continue
+        with pytest.raises(ModelFileError, match="prototypes of a model"):
+            back.fit(X, y)
+
+
+def test_what_the_change_costs_is_said(tmp_path: Path) -> None:
+    X = flat("classes")
+    y = model("classes").predict(X)
+    exported = model("classes").export(tmp_path / "net.c", dtype="int8", X=X, y=y)
+    assert exported.change["accuracy_before"] == 1
+    assert exported.change["accuracy_after"] == exported.change["same_labels"] > 0.9
+    numbers = model("number").export(
+        tmp_path / "net.c", dtype="int8", X=X, y=model("number").predict(X)
+    )
+    assert numbers.change["r2_before"] == pytest.approx(1)
+    assert 0.9 < numbers.change["r2_after"] < 1
+    with pytest.raises(ConfigError, match="Targets belong to rows"):
+        model("number").export(tmp_path / "net.c", y=y)
+
+
+def test_formats_say_what_they_cannot_hold_before_they_write(tmp_path: Path) -> None:
+    estimator = model("classes")
+    for name, options, message in [
+        ("m.pkl", {}, "known by its ending"),
+        ("m.onnx", {"dtype": "int8"}, "ONNX is written in float32"),
+        ("m.mjs", {"dtype": "float16"}, "JavaScript is written in float32"),
+        ("ün.c", {}, "letters, digits"),
+    ]:
+        with pytest.raises(ExportError, match=message):
+            estimator.export(tmp_path / name, **options)
+    with pytest.raises(OutputError, match="is no"):
+        estimator.export(tmp_path / "no" / "m.c")
+    with pytest.raises(ConfigError, match="numbers of a model file must be"):
+        estimator.export(tmp_path / "m.safetensors", dtype="int4")
+    estimator.save(tmp_path / "without.safetensors", examples=False)
+    bare = load(tmp_path / "without.safetensors")
+    with pytest.raises(ExportError, match="calibrated on rows"):
+        bare.export(tmp_path / "m.c", dtype="int8")
+    assert [path.name for path in tmp_path.iterdir()] == ["without.safetensors"]
+
+
+def test_names_from_strangers_stay_names(tmp_path: Path) -> None:
+    import pandas as pd
+
+    names = [*HOSTILE, "plain"]
+    X = pd.DataFrame(flat("texts"), columns=names)
+    estimator = type(model("texts"))(**model("texts").get_params())
+    estimator.fit(X, np.array(HOSTILE, dtype=object)[np.arange(len(X)) % 5])
+    if GCC is not None:
+        estimator.export(tmp_path / "net.c")
+        compiled(tmp_path / "net.c", "-Wcomment")
+        assert "*/ int x" not in (tmp_path / "net.h").read_text()  # all of it is in comments
+    estimator.export(tmp_path / "net.mjs")
+    script = (tmp_path / "net.mjs").read_text()
+    assert "</script>" not in script
+    if NODE is not None:
+        program = f'import {{ info }} from "{tmp_path}/net.mjs"; console.log(JSON.stringify(info));'
+        info = json.loads(run([NODE, "--input-type=module", "-e", program]))
+        assert info["features"] == names
+        assert info["classes"] == sorted(HOSTILE)
+    estimator.export(tmp_path / "net.onnx")
+    facts = {entry.key: entry.value for entry in onnx.load(tmp_path / "net.onnx").metadata_props}
+    assert json.loads(facts["feature_names"]) == names
