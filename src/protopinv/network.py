@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Shaped
@@ -17,6 +18,7 @@ FEW_ROWS = 4
 # off by more than this.
 FLOAT32_WORK = 2**24
 FLOAT32_ERROR = 1e-3
+FLOAT32_ROWS = 128
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -26,6 +28,16 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "cos": torch.cos,  # random Fourier features
     "identity": lambda Z: Z,  # random linear features
+}
+
+
+# The same where nobody needs what they were given any more.
+IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu_,
+    "silu": lambda Z: functional.silu(Z, inplace=True),
+    "tanh": torch.tanh_,
+    "sigmoid": torch.sigmoid_,
+    "cos": torch.cos_,
 }
 
 
@@ -120,7 +132,7 @@ def dense(W: Layer) -> Float[Tensor, "_ _"]:
 def affine(X: Float[Tensor, "n d"], W: Layer) -> Float[Tensor, "n h"]:
     """[1, x] W = x W[1:] + W[0] for every row."""
     if W.ndim == 2:
-        return torch.addmm(W[0], X, W[1:])
+        return (X @ W[1:]).add_(W[0])  # sooner than addmm, which writes the biases out first
     parts = X.unflatten(1, (len(W), W.shape[1] - 1)).movedim(1, 0)
     return torch.baddbmm(W[:, :1], parts, W[:, 1:]).movedim(0, 1).flatten(1)
 
@@ -142,10 +154,47 @@ def propagate(
     layer: Callable[[Tensor, Tensor], Tensor] = affine,
 ) -> Float[Tensor, "n k"]:
     """act([1, x] W_1), act([1, .] W_2), ..., the last layer linear."""
-    act = ACTIVATIONS[activation]
+    act = IN_PLACE.get(activation, ACTIVATIONS[activation])
     for W in weights[:-1]:
         X = act(layer(X, W))
     return layer(X, weights[-1])
+
+
+@dataclass(frozen=True)
+class Rough:
+    """The layers of a network in float32, and the sizes of their weights."""
+
+    weights: tuple[Layer, ...]
+    sizes: tuple[Layer, ...]
+
+    @classmethod
+    def of(cls, weights: Sequence[Layer]) -> "Rough":
+        """Of layers in float64."""
+        return cls(tuple(W.float() for W in weights), tuple(dense(W).abs() for W in weights))
+
+    def suits(self, X: Float[Tensor, "n d"]) -> bool:
+        """Whether outputs of these rows will be near enough: features must not cancel each other.
+
+        Scaling is folded into the weights, so those of features far from zero may: then digits
+        count that float32 has not. Sizes are estimated from some of the rows, as if units did not
+        depend on each other; rounding errors add up as random ones do.
+        """
+        some = X[:: max(1, len(X) // FLOAT32_ROWS)].to(self.sizes[0].dtype)
+        centre, spread = some.mean(0).abs(), some.var(0, correction=0)
+        error = torch.zeros_like(centre)
+        for size in self.sizes:
+            squares = size[1:].square()
+            centre, spread = size[0] + centre @ size[1:], spread @ squares
+            # products are summed in sixteen parts or more, beside each other
+            rounding = torch.finfo(torch.float32).eps * (len(size) / 16) ** 0.5
+            error = (error.square() @ squares).sqrt() + rounding * (centre + spread.sqrt())
+            # no activation answers with more than it was given, or 1
+            centre = centre.clamp_min(1)
+        return bool(error.max() < FLOAT32_ERROR)
+
+
+# Of networks that were given many rows in float32, for as long as they live.
+_rough: "WeakKeyDictionary[Network, Rough]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,34 +223,23 @@ class Network:
 
     def __call__(self, X: Shaped[Tensor, "n d"]) -> Float[Tensor, "n k"]:
         """Raw outputs for rows of original features of any type, in the type of the weights."""
-        if self._suits_float32(X):
-            rough = [W.float() for W in self.weights]
-            return propagate(X, rough, self.activation).to(self.weights[0].dtype)
+        if self._may_be_float32(X):
+            rough = _rough.get(self)
+            if rough is None:
+                rough = _rough[self] = Rough.of(self.weights)
+            if rough.suits(X):
+                return propagate(X, rough.weights, self.activation).to(self.weights[0].dtype)
         X = X.to(self.weights[0].dtype)
         few = len(X) <= FEW_ROWS and X.device.type == "cpu"
         return propagate(X, self.weights, self.activation, affine_of_few if few else affine)
 
-    def _suits_float32(self, X: Shaped[Tensor, "n d"]) -> bool:
-        """Many rows in float32, of features that do not cancel each other.
-
-        Scaling is folded into the weights, so those of features far from zero may: then digits
-        count that float32 has not. The estimate takes all products of a sum to be as large as they
-        can, and their rounding errors to add up as random ones do.
-        """
-        if X.dtype != torch.float32 or X.numel() * self.weights[0].shape[1] < FLOAT32_WORK:
-            return False
-        if torch.get_float32_matmul_precision() != "highest":  # float32 in name only
-            return False
-        largest = torch.maximum(X.amax(0), -X.amin(0)).to(self.weights[0].dtype)
-        error = torch.zeros_like(largest)
-        for W in self.weights:
-            sizes = dense(W).abs()
-            largest = sizes[0] + largest @ sizes[1:]
-            rounding = torch.finfo(torch.float32).eps * W.shape[-2] ** 0.5
-            error = error @ sizes[1:] + rounding * largest
-            # no activation answers with more than it was given, or 1
-            largest = largest.clamp_min(1)
-        return bool(error.max() < FLOAT32_ERROR)
+    def _may_be_float32(self, X: Shaped[Tensor, "n d"]) -> bool:
+        """Whether it is worth a thought, and float32 is more than a name."""
+        return (
+            X.dtype == torch.float32
+            and X.numel() * self.weights[0].shape[1] >= FLOAT32_WORK
+            and torch.get_float32_matmul_precision() == "highest"
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file."""

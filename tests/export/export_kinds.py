@@ -33,7 +33,7 @@ def images(n: int = 200, seed: int = 0) -> np.ndarray:
 
 
 def _classes(X: np.ndarray) -> np.ndarray:
-    return (X[:, 0] > 0).astype(int) + (X[:, 1] > 1)
+    return (X[:, -2] > 0).astype(int) + (X[:, 1] > 1)
 
 
 def _texts(X: np.ndarray) -> np.ndarray:
@@ -73,6 +73,10 @@ MAKE: dict[str, tuple[Any, Any]] = {
     ),
     "squashed": (ProtoPINVClassifier(**{**SMALL, "scaling": "squash"}), _classes),
     "clipped": (ProtoPINVClassifier(**{**SMALL, "scaling": "clip"}), _classes),
+    "unused": (
+        ProtoPINVClassifier(**{**SMALL, "scaling": "squash"}, projection="pca"),
+        _classes,
+    ),
     "labels": (ProtoPINVClassifier(**SMALL, activation="sigmoid"), _labels),
     "number": (ProtoPINVRegressor(**SMALL), _number),
     "numbers": (ProtoPINVRegressor(**PLAIN, bounded=False, activation="tanh"), _numbers),
@@ -93,6 +97,8 @@ WHOLE = tuple(kind for kind in KINDS if kind not in STEMS)
 
 def given(kind: str, seed: int = 0) -> np.ndarray:
     """Rows for a model of this kind."""
+    if kind == "unused":  # features that never vary
+        return np.insert(rows(seed=seed), [0, 3, 6], [[7.0, 0.0, -2.0]], axis=1)
     return images(seed=seed) if kind in STEMS else rows(seed=seed)
 
 

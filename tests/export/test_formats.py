@@ -64,6 +64,9 @@ def test_a_layer_of_few_directions_is_two_factors() -> None:
     assert names == ["Shift", "Affine", "Affine", "Activate", "Affine"]
     names = [type(step).__name__ for step in describe(saved_model(model("squashed"))).steps]
     assert names[0] == "Bend"
+    picked, bend, *_ = describe(saved_model(model("unused"))).steps
+    assert picked.columns.tolist() == [1, 2, 3, 5, 6, 7]
+    assert bend.n_inputs == 6
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -16,6 +16,7 @@ from protopinv.export.steps import (
     ClassAnswer,
     Convolve,
     NumberAnswer,
+    Pick,
     Rows,
     Shift,
     Step,
@@ -24,6 +25,16 @@ from protopinv.export.text import c_numbers, c_string, comment
 
 # Functions of the file, each written only if a step calls it.
 FUNCTIONS = {
+    "pick": """\
+static void pick(const float *x, float *y, const unsigned char *used, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (used[i / 8] >> i % 8 & 1) {
+            *y++ = x[i];
+        }
+    }
+}
+""",
     "shift": """\
 static void shift(const float *x, float *y, const float *centre, int n)
 {
@@ -162,7 +173,7 @@ class Constants:
 
     def add(self, name: str, numbers: NDArray[Any], kind: str) -> str:
         """One more; gives its name."""
-        wide = {"float": 4, "int": 4, "int32_t": 4, "int8_t": 1, "uint8_t": 1}[kind]
+        wide = {"float": 4, "int": 4, "int32_t": 4, "int8_t": 1, "uint8_t": 1}.get(kind, 1)
         body = c_numbers(numbers)
         self.texts.append(f"static const {kind} {name}[{numbers.size}] = {{\n{body}\n}};\n")
         self.size += wide * numbers.size
@@ -252,6 +263,10 @@ class _Writer:
 
     def _call(self, step: Step, number: int, here: str, there: str) -> str:
         add = self.constants.add
+        if isinstance(step, Pick):
+            self.used.add("pick")
+            mask = add(f"used_{number}", mask_of(step), "unsigned char")
+            return f"pick({here}, {there}, {mask}, {step.n_inputs});"
         if isinstance(step, Shift):
             self.used.add("shift")
             centre = add(f"centre_{number}", step.centre, "float")
@@ -295,6 +310,13 @@ class _Writer:
             f"convolve({here}, {there}, contrast_{number}, {filters}, {floor}, {numbers}, "
             f"{rows}, {len(step.rows)}, {columns}, {len(step.columns)});"
         )
+
+
+def mask_of(step: Pick) -> NDArray[np.uint8]:
+    """A bit for each feature, the first one lowest."""
+    chosen = np.zeros(step.n_inputs, dtype=bool)
+    chosen[step.columns] = True
+    return np.packbits(chosen, bitorder="little")
 
 
 def preamble(about: Sequence[str], stem: str, constants: int, static: int) -> list[str]:

@@ -9,11 +9,13 @@ from protopinv.export.c import (
     Source,
     answers,
     header_text,
+    mask_of,
     preamble,
     test_program,
 )
 from protopinv.export.description import Description
 from protopinv.export.quantise import Layer, Quantised
+from protopinv.export.steps import Pick
 from protopinv.export.text import c_numbers
 
 ENTER = """\
@@ -89,7 +91,7 @@ def write_c_int8(
     constants = Constants()
     enter = _enter(model, description, constants)
     widths = [
-        description.n_inputs,
+        len(model.entry.columns),
         *(layer.weights.shape[0] * layer.weights.shape[2] for layer in model.layers),
     ]
     sizes = [max(widths[0:-1:2]), max(widths[1:-1:2], default=0)]
@@ -148,25 +150,36 @@ void {name}_outputs(const float *x, float *outputs)
 def _enter(model: Quantised, description: Description, constants: Constants) -> str:
     """The loop that fills the first buffer."""
     entry, n = model.entry, description.n_inputs
+    picked = len(entry.columns) < n
+    if picked:
+        constants.add("used", mask_of(Pick(entry.columns, n)), "uint8_t")
     if np.ptp(entry.middle) == 0 and np.ptp(entry.factor) == 0:
         middle, factor = (c_numbers(part[:1]).strip() for part in (entry.middle, entry.factor))
     else:
         constants.add("middle", entry.middle, "float")
         constants.add("factor", entry.factor, "float")
-        middle, factor = "middle[i]", "factor[i]"
+        middle, factor = ("middle[k]", "factor[k]") if picked else ("middle[i]", "factor[i]")
     loop = (
         f"    for (int i = 0; i < {n}; i++) {{\n"
         f"        buffer_0[i] = enter(x[i], {middle}, {factor});\n    }}\n"
     )
+    if picked:
+        loop = (
+            f"    for (int i = 0, k = 0; i < {n}; i++) {{\n"
+            "        if (used[i / 8] >> i % 8 & 1) {\n"
+            f"            buffer_0[k] = enter(x[i], {middle}, {factor});\n"
+            "            k++;\n        }\n    }\n"
+        )
     if not len(entry.bent):
         return loop
+    constants.add("place", entry.columns[entry.bent], "int")
     constants.add("bent", entry.bent, "int")
     constants.add("centre", entry.centre, "float")
     constants.add("width", entry.width, "float")
     constants.add("starts", entry.starts, "float")
     return loop + (
         f"    for (int i = 0; i < {len(entry.bent)}; i++) {{\n"
-        "        buffer_0[bent[i]] = enter_bent(x[bent[i]], centre[i], width[i]);\n    }\n"
+        "        buffer_0[bent[i]] = enter_bent(x[place[i]], centre[i], width[i]);\n    }\n"
     )
 
 

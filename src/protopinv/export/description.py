@@ -20,6 +20,7 @@ from protopinv.export.steps import (
     Convolve,
     LabelAnswer,
     NumberAnswer,
+    Pick,
     Rows,
     Shift,
     Step,
@@ -32,13 +33,17 @@ from protopinv.model_file.packing import thin_factors
 # A feature whose mean is so many standard deviations from zero has it taken off first: float32 has
 # not enough digits for both.
 FAR_FROM_ZERO = 8.0
+# Features whose weights are smaller than the largest by this factor are not used. They are left out
+# if they are more than a few.
+UNUSED = 1e-12
+MANY = 0.98
 
 
 @dataclass(frozen=True, eq=False)
 class Description:
     """Steps from a row to outputs, and what the outputs stand for.
 
-    ``examples`` are a few rows, ``deviations`` the scale of every feature.
+    ``examples`` are a few rows, ``deviations`` the scale of every feature that layers see.
     """
 
     steps: tuple[Step, ...]
@@ -76,7 +81,14 @@ class Description:
 def describe(model: SavedModel) -> Description:
     """The network of a model: its front, then layers in their smallest form."""
     mean, scale = (_array(part) for part in (model.features.mean, model.features.scale))
-    steps = [*_front(model), *_layers(model, mean, scale)]
+    first, *others = (_affine(W) for W in model.network.weights)
+    used = np.arange(first.n_inputs)
+    if not isinstance(model.front, Stem):
+        used = _used(first, scale)
+    mean, scale = mean[used], scale[used]
+    first = replace(first, weights=first.weights[:, used])
+    layers = _layers(first, others, model.network.activation, mean, scale)
+    steps = [*_front(model, used), *layers]
     for one, next_one in pairwise(steps):
         if one.n_outputs != next_one.n_inputs:
             raise AssertionError("steps must follow each other")
@@ -86,7 +98,7 @@ def describe(model: SavedModel) -> Description:
         None if model.feature_names is None else tuple(model.feature_names),
         {"task": model.task, "activation": model.network.activation},
         np.asarray(model.examples.numpy(), dtype=np.float64),
-        np.ones(model.n_features) if isinstance(model.front, Stem) else 1 / scale,
+        1 / scale,
     )
 
 
@@ -103,15 +115,26 @@ def _answer(model: SavedModel) -> Answer:
     return NumberAnswer(n_outputs, low, high)
 
 
-def _front(model: SavedModel) -> Iterator[Step]:
+def _used(first: Affine, scale: Rows) -> NDArray[np.int64]:
+    """Features with weights; all of them if only few have none."""
+    size = np.abs(first.weights[0]).max(axis=1) / scale
+    used = np.flatnonzero(size > UNUSED * size.max())
+    return used if len(used) < MANY * len(size) else np.arange(len(size))
+
+
+def _front(model: SavedModel, used: NDArray[np.int64]) -> Iterator[Step]:
     front = model.front
-    if isinstance(front, Bent):
-        columns = np.flatnonzero(front.chosen.numpy())
-        kind = "squash" if isinstance(front, Squash) else "clip"
-        centre, width = (_array(part)[columns] for part in (front.centre, front.width))
-        yield Bend(kind, columns, centre, width, front.n_inputs)
-    elif isinstance(front, Stem):
+    if isinstance(front, Stem):
         yield from _stages(front)
+        return
+    if len(used) < model.n_features:
+        yield Pick(used, model.n_features)
+    if isinstance(front, Bent):
+        columns = np.flatnonzero(front.chosen.numpy()[used])
+        kind = "squash" if isinstance(front, Squash) else "clip"
+        centre, width = (_array(part)[used][columns] for part in (front.centre, front.width))
+        if len(columns):
+            yield Bend(kind, columns, centre, width, len(used))
 
 
 def _stages(stem: Stem) -> Iterator[Convolve]:
@@ -136,9 +159,10 @@ def _fields(side: int, pool: int) -> Windows:
     return tuple((n * side // pool, -(-(n + 1) * side // pool)) for n in range(pool))
 
 
-def _layers(model: SavedModel, mean: Rows, scale: Rows) -> Iterator[Step]:
+def _layers(
+    first: Affine, others: Sequence[Affine], activation: str, mean: Rows, scale: Rows
+) -> Iterator[Step]:
     """Layers with the activation between them; the first may be two factors."""
-    first, *others = (_affine(W) for W in model.network.weights)
     if bool((np.abs(mean) * scale > FAR_FROM_ZERO).any()):
         centre = mean.astype(np.float32).astype(np.float64)
         yield Shift(centre)
@@ -146,7 +170,7 @@ def _layers(model: SavedModel, mean: Rows, scale: Rows) -> Iterator[Step]:
     yield from smallest(first, scale)
     before = first
     for layer in others:
-        yield Activate(model.network.activation, before.n_outputs)
+        yield Activate(activation, before.n_outputs)
         yield layer
         before = layer
 

@@ -16,6 +16,7 @@ from protopinv.export.steps import (
     ClassAnswer,
     Convolve,
     NumberAnswer,
+    Pick,
     Shift,
     Step,
 )
@@ -63,6 +64,7 @@ const curves = {
 };
 
 const steps = {
+  pick: ({ columns }) => (x) => Float64Array.from(columns, (c) => x[c]),
   shift: ({ centre }) => (x) => x.map((value, i) => value - centre[i]),
   bend: ({ kind, columns, centre, width }) => (x) => {
     const y = Float64Array.from(x);
@@ -239,6 +241,8 @@ const activations{CODE.split("const activations", 1)[1].rstrip()}
 
 def _step(step: Step) -> str:
     """The description of a step as JavaScript."""
+    if isinstance(step, Pick):
+        return _object("pick", columns=js_value(step.columns.tolist()))
     if isinstance(step, Shift):
         return _object("shift", centre=_floats(step.centre))
     if isinstance(step, Bend):

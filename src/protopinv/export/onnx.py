@@ -16,6 +16,7 @@ from protopinv.export.steps import (
     Convolve,
     LabelAnswer,
     NumberAnswer,
+    Pick,
     Shift,
     Step,
     pooling,
@@ -79,6 +80,8 @@ class _Graph:
 
     def step(self, step: Step, here: str) -> str:
         """What a step makes of the tensor called ``here``."""
+        if isinstance(step, Pick):
+            return self.node("Gather", here, self.constant(step.columns, np.int64), axis=1)
         if isinstance(step, Shift):
             return self.node("Sub", here, self.constant(step.centre))
         if isinstance(step, Bend):

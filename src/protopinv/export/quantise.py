@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from protopinv.errors import ExportError
 from protopinv.export.description import Description
-from protopinv.export.steps import ACTIVATIONS, Activate, Affine, Bend, Rows, Shift
+from protopinv.export.steps import ACTIVATIONS, Activate, Affine, Bend, Pick, Rows, Shift
 
 LOW, HIGH = -128, 127
 # Outputs are scaled such that those of the calibration rows have about so many bits.
@@ -40,9 +40,11 @@ USEFUL = {
 class Entry:
     """How features become int8: (x - middle) * factor, or by a table for bent columns.
 
-    ``starts`` are the z = (x - centre) / width from which on a bent column is -126, ..., 127.
+    ``columns`` are those that are used; the rest speaks of these. ``starts`` are the
+    z = (x - centre) / width from which on a bent column is -126, ..., 127.
     """
 
+    columns: NDArray[np.int64]
     middle: NDArray[np.float32]
     factor: NDArray[np.float32]
     bent: NDArray[np.int64]
@@ -52,7 +54,7 @@ class Entry:
 
     def __call__(self, X: NDArray[Any]) -> NDArray[np.int64]:
         """Rows as whole numbers, by the float32 arithmetic of the C code."""
-        X = np.asarray(X, dtype=np.float32)
+        X = np.asarray(X, dtype=np.float32)[:, self.columns]
         with np.errstate(over="ignore", invalid="ignore"):
             z = (X - self.middle) * self.factor
         z = np.where(z > np.float32(-127), z, np.float32(-127))
@@ -121,14 +123,14 @@ def multiply(
 
 def quantise(description: Description, rows: Rows) -> Quantised:
     """The network in whole numbers, with the ranges of its activations on these rows."""
-    front, pairs = _parts(description)
+    columns, front, pairs = _parts(description)
     if len(rows) == 0:
         raise ExportError(
             "Whole numbers are calibrated on rows. This model holds no examples, and none were "
             "given. Give some: export(path, dtype='int8', calibration=rows), or --calibrate."
         )
     seen = np.asarray(rows, dtype=np.float64)
-    entry, (first, name) = _entry(front, *pairs[0], seen, description)
+    entry, (first, name) = _entry(columns, front, *pairs[0], seen, description)
     pairs = _even([(first, name), *pairs[1:]], seen := _entered(entry, seen))
     layers, scale, zero = [], 1.0, 0
     for number, (affine, name) in enumerate(pairs):
@@ -140,12 +142,17 @@ def quantise(description: Description, rows: Rows) -> Quantised:
     return Quantised(entry, tuple(layers), np.float32(scale))
 
 
-def _parts(description: Description) -> tuple[list[Shift | Bend], list[tuple[Affine, str]]]:
-    """What stands before the layers, and every layer with its activation."""
+def _parts(
+    description: Description,
+) -> tuple[NDArray[np.int64], list[Shift | Bend], list[tuple[Affine, str]]]:
+    """Features that are used, what stands before the layers, and these with their activation."""
+    columns = np.arange(description.n_inputs)
     front: list[Shift | Bend] = []
     pairs: list[tuple[Affine, str]] = []
     for step in description.steps:
-        if isinstance(step, Shift | Bend):
+        if isinstance(step, Pick):
+            columns = step.columns
+        elif isinstance(step, Shift | Bend):
             front.append(step)
         elif isinstance(step, Affine):
             pairs.append((step, "identity"))
@@ -156,13 +163,19 @@ def _parts(description: Description) -> tuple[list[Shift | Bend], list[tuple[Aff
                 "int8 holds layers, shifted and bent columns. This model has a convolutional stem, "
                 "whose contrast needs square roots. Use dtype='float32'."
             )
-    return front, pairs
+    return columns, front, pairs
 
 
 def _entry(
-    front: list[Shift | Bend], first: Affine, name: str, rows: Rows, description: Description
+    columns: NDArray[np.int64],
+    front: list[Shift | Bend],
+    first: Affine,
+    name: str,
+    rows: Rows,
+    description: Description,
 ) -> tuple[Entry, tuple[Affine, str]]:
     """Rows to int8, and the first layer for what comes in then."""
+    rows = rows[:, columns]
     (W,), bias = first.weights, first.bias
     low, high = rows.min(axis=0), rows.max(axis=0)
     middle, half = (low + high) / 2, (high - low) / 2
@@ -182,7 +195,7 @@ def _entry(
         size = largest / HIGH
         starts = _backwards(each.kind, (np.arange(-126, 128) - 0.5) * size).astype(np.float32)
         step[bent], offset[bent] = size, 0.0
-    entry = Entry(middle, factor, bent, centre, width, starts)
+    entry = Entry(columns, middle, factor, bent, centre, width, starts)
     changed = Affine((W * step[:, None])[None], bias + offset @ W)
     return entry, (changed, name)
 

@@ -18,6 +18,28 @@ Rows = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
+class Pick:
+    """Some of the features: a pixel that was always dark in training has no weights."""
+
+    columns: NDArray[np.int64]
+    n_inputs: int
+
+    @property
+    def n_outputs(self) -> int:
+        """Those that are used."""
+        return len(self.columns)
+
+    @property
+    def operations(self) -> int:
+        """None."""
+        return 0
+
+    def __call__(self, X: Rows) -> Rows:
+        """Every row without the others."""
+        return X[:, self.columns]
+
+
+@dataclass(frozen=True, eq=False)
 class Shift:
     """x - centre, so that what follows need not cancel large numbers."""
 
@@ -242,7 +264,7 @@ def pooling(windows: Windows, side: int) -> Rows:
     return matrix
 
 
-Step = Shift | Bend | Affine | Activate | Convolve
+Step = Pick | Shift | Bend | Affine | Activate | Convolve
 
 
 @dataclass(frozen=True, eq=False)

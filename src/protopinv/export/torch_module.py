@@ -16,6 +16,7 @@ from protopinv.export.steps import (
     Bend,
     Convolve,
     NumberAnswer,
+    Pick,
     Shift,
     Step,
     pooling,
@@ -33,6 +34,8 @@ def to_torch(description: Description) -> nn.Module:
 
 
 def _module(step: Step) -> nn.Module:
+    if isinstance(step, Pick):
+        return _Pick(step)
     if isinstance(step, Shift):
         return _Shift(step)
     if isinstance(step, Bend):
@@ -60,6 +63,18 @@ def _linear(step: Affine) -> nn.Linear:
         if step.has_bias:
             layer.bias.copy_(_float(step.bias))
     return layer
+
+
+class _Pick(nn.Module):
+    columns: Tensor
+
+    def __init__(self, step: Pick) -> None:
+        super().__init__()
+        self.register_buffer("columns", torch.from_numpy(step.columns))
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Some of the features."""
+        return X[:, self.columns]
 
 
 class _Shift(nn.Module):
