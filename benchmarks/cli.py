@@ -208,6 +208,25 @@ def kills(
 
 
 @app.command()
+def shipping(
+    quick: Quick = False,
+    records: Folder = Path("records"),
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Exports against Python: the same answers, sizes in flash and memory, speed."""
+    from benchmarks.shipping.study import ShippingPlan, measure_shipping, shipping_tables
+
+    plan = ShippingPlan(quick, 3 if quick else 9)
+    record = measure_shipping(plan, folder=records, fresh=fresh, say=say)
+    if as_json:
+        answer(record.content, as_json=True)
+        return
+    for lines in shipping_tables(record.content).values():
+        print("\n".join([*lines, ""]))
+
+
+@app.command()
 def fuzz(
     files: Annotated[int, typer.Option(help="How many damaged files are loaded.")] = 200_000,
     seed: Annotated[int, typer.Option(help="Of the damage.")] = 0,

@@ -10,6 +10,7 @@ from protopinv.network import (
     ACTIVATIONS,
     Architecture,
     Network,
+    Quick,
     dense,
     mean_network,
     propagate,
@@ -192,3 +193,25 @@ def test_members_are_solved_as_each_alone(
             for mine, theirs in zip(together.weights, alone.weights, strict=True):
                 torch.testing.assert_close(mine[member], theirs, rtol=1e-9, atol=1e-9)
             assert together.error.shape == (3, len(alone.weights))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_many_rows_take_the_thin_way_and_arrive_at_the_same(
+    generator: torch.Generator, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first layer has 5 directions of 40, which only the second network is told."""
+    monkeypatch.setattr("protopinv.network.MUCH_WORK", 1)
+    shapes = ((40, 5), (5, 60))
+    left, right = (torch.randn(*shape, generator=generator).double() for shape in shapes)
+    first = torch.cat([torch.randn(1, 60, generator=generator).double(), 0.1 * left @ right])
+    last = torch.randn(61, 3, generator=generator).double()
+    X = torch.randn(500, 40, generator=generator).to(dtype)
+    plain, thin = Network((first, last), "relu"), Network((first, last), "relu", rank=5)
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-11
+    torch.testing.assert_close(thin(X), plain(X), rtol=0, atol=tolerance)
+    assert Quick.of(plain).thin is None
+    assert Quick.of(thin).thin.shape == (40, 5)
+    wrong = Network((torch.randn(41, 60, generator=generator).double(), last), "relu", rank=5)
+    assert Quick.of(wrong).thin is None  # a rank that is not true does no harm
+    monkeypatch.undo()
+    torch.testing.assert_close(thin(X), thin(X.double()), rtol=0, atol=tolerance)

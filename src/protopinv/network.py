@@ -14,9 +14,10 @@ from protopinv.solve import Solution, solve_layers
 
 # So many rows at most are better off with NumPy's products.
 FEW_ROWS = 4
-# Rows in float32 stay in it if there is at least so much to multiply, and if outputs should not be
-# off by more than this.
-FLOAT32_WORK = 2**24
+# With so much to multiply it is worth a thought how. Factors are, if they leave so much of it.
+MUCH_WORK = 2**24
+WORTH_FACTORS = 0.7
+# Rows in float32 stay in it if outputs should not be off by more than this, by so many rows.
 FLOAT32_ERROR = 1e-3
 FLOAT32_ROWS = 128
 
@@ -161,24 +162,43 @@ def propagate(
 
 
 @dataclass(frozen=True)
-class Rough:
-    """The layers of a network in float32, and the sizes of their weights."""
+class Quick:
+    """The layers of a network for many rows at once, in float64 and float32.
 
+    Before them rows may go through ``thin``, the first of two factors that take less work than the
+    first layer itself. ``sizes`` are those of the weights.
+    """
+
+    thin: Float[Tensor, "d r"] | None
     weights: tuple[Layer, ...]
     sizes: tuple[Layer, ...]
 
     @classmethod
-    def of(cls, weights: Sequence[Layer]) -> "Rough":
-        """Of layers in float64."""
-        return cls(tuple(W.float() for W in weights), tuple(dense(W).abs() for W in weights))
+    def of(cls, network: "Network") -> "Quick":
+        """Of any network."""
+        first, *others = network.weights
+        factors = thin_factors(first[1:], network.rank)
+        sizes = tuple(dense(W).abs() for W in network.weights)
+        if factors is None:
+            return cls(None, network.weights, sizes)
+        left, right = factors
+        return cls(left, (torch.cat([first[:1], right]), *others), sizes)
 
-    def suits(self, X: Float[Tensor, "n d"]) -> bool:
+    def __call__(self, X: Float[Tensor, "n d"], activation: str) -> Float[Tensor, "n k"]:
+        """Outputs in the precision of the rows."""
+        if self.thin is not None:
+            X = X @ self.thin.to(X.dtype)
+        return propagate(X, [W.to(X.dtype) for W in self.weights], activation)
+
+    def suits_float32(self, X: Float[Tensor, "n d"]) -> bool:
         """Whether outputs of these rows will be near enough: features must not cancel each other.
 
         Scaling is folded into the weights, so those of features far from zero may: then digits
         count that float32 has not. Sizes are estimated from some of the rows, as if units did not
         depend on each other; rounding errors add up as random ones do.
         """
+        if torch.get_float32_matmul_precision() != "highest":  # float32 in name only
+            return False
         some = X[:: max(1, len(X) // FLOAT32_ROWS)].to(self.sizes[0].dtype)
         centre, spread = some.mean(0).abs(), some.var(0, correction=0)
         error = torch.zeros_like(centre)
@@ -193,19 +213,39 @@ class Rough:
         return bool(error.max() < FLOAT32_ERROR)
 
 
-# Of networks that were given many rows in float32, for as long as they live.
-_rough: "WeakKeyDictionary[Network, Rough]" = WeakKeyDictionary()
+def thin_factors(
+    W: Float[Tensor, "d h"], rank: int | None
+) -> tuple[Float[Tensor, "d r"], Float[Tensor, "r h"]] | None:
+    """Two matrices whose product this is, where that saves much work.
+
+    ``rank`` is the most directions it may have. As many random mixtures of its columns span all of
+    them.
+    """
+    if rank is None or rank * sum(W.shape) > WORTH_FACTORS * W.numel():
+        return None
+    generator = torch.Generator(W.device).manual_seed(0)
+    mixed = W @ torch.randn(W.shape[1], rank, dtype=W.dtype, device=W.device, generator=generator)
+    left = torch.linalg.qr(mixed).Q
+    right = left.T @ W
+    exact = (left @ right - W).norm() <= 1e-12 * W.norm()
+    return (left, right) if bool(exact) else None
+
+
+# Of networks that were given many rows, for as long as they live.
+_quick: "WeakKeyDictionary[Network, Quick]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
     """A plain feed-forward network on original features: what is left once training is over.
 
-    Inner layers may be given as blocks. A network equals itself alone, so that it can be looked up.
+    Inner layers may be given as blocks. The first has at most ``rank`` directions, if that is
+    known. A network equals itself alone, so that it can be looked up.
     """
 
     weights: tuple[Layer, ...]
     activation: str
+    rank: int | None = None
 
     @property
     def n_shipped(self) -> int:
@@ -219,27 +259,20 @@ class Network:
 
     def to(self, device: torch.device | str) -> "Network":
         """The same network on another device."""
-        return Network(tuple(W.to(device) for W in self.weights), self.activation)
+        return Network(tuple(W.to(device) for W in self.weights), self.activation, self.rank)
 
     def __call__(self, X: Shaped[Tensor, "n d"]) -> Float[Tensor, "n k"]:
         """Raw outputs for rows of original features of any type, in the type of the weights."""
-        if self._may_be_float32(X):
-            rough = _rough.get(self)
-            if rough is None:
-                rough = _rough[self] = Rough.of(self.weights)
-            if rough.suits(X):
-                return propagate(X, rough.weights, self.activation).to(self.weights[0].dtype)
+        if X.numel() * self.weights[0].shape[1] >= MUCH_WORK:
+            quick = _quick.get(self)
+            if quick is None:
+                quick = _quick[self] = Quick.of(self)
+            if X.dtype != torch.float32 or not quick.suits_float32(X):
+                X = X.to(self.weights[0].dtype)
+            return quick(X, self.activation).to(self.weights[0].dtype)
         X = X.to(self.weights[0].dtype)
         few = len(X) <= FEW_ROWS and X.device.type == "cpu"
         return propagate(X, self.weights, self.activation, affine_of_few if few else affine)
-
-    def _may_be_float32(self, X: Shaped[Tensor, "n d"]) -> bool:
-        """Whether it is worth a thought, and float32 is more than a name."""
-        return (
-            X.dtype == torch.float32
-            and X.numel() * self.weights[0].shape[1] >= FLOAT32_WORK
-            and torch.get_float32_matmul_precision() == "highest"
-        )
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file."""
@@ -264,4 +297,6 @@ def mean_network(networks: Sequence[Network]) -> Network:
     )
     blocks = [torch.stack(layer) for layer in inner]
     top = torch.cat([sum(W[:1] for W in last), *(W[1:] for W in last)]) / len(networks)
-    return Network((torch.cat(first, 1), *blocks, top), networks[0].activation)
+    ranks = [network.rank for network in networks]
+    rank = None if None in ranks else sum(r for r in ranks if r is not None)
+    return Network((torch.cat(first, 1), *blocks, top), networks[0].activation, rank)

@@ -57,10 +57,10 @@ static int64_t scaled(int32_t sum, int32_t multiplier, int32_t shift)
     return v >= 0 ? v >> shift : -((-v + rest) >> shift);
 }
 
-static int32_t sum_of(const int8_t *x, const int8_t *w, int n, int m, int32_t sum)
+static int32_t sum_of(const int8_t *x, const int8_t *w, int n, int32_t sum)
 {
     for (int i = 0; i < n; i++) {
-        sum += (int32_t)x[i] * w[i * m];
+        sum += x[i] * w[i];
     }
     return sum;
 }
@@ -71,10 +71,10 @@ static void layer(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *bi
                   const int32_t *multiplier, const uint8_t *shift, int blocks, int n, int m,
                   int zero, int lowest, const int8_t *table)
 {
-    for (int k = 0; k < blocks; k++, x += n, y += m, w += n * m) {
-        for (int j = 0; j < m; j++) {
+    for (int k = 0; k < blocks; k++, x += n, y += m) {
+        for (int j = 0; j < m; j++, w += n) {
             const int u = k * m + j;
-            int64_t z = scaled(sum_of(x, w + j, n, m, bias[u]), multiplier[u], shift[u]) + zero;
+            int64_t z = scaled(sum_of(x, w, n, bias[u]), multiplier[u], shift[u]) + zero;
             z = z < lowest ? lowest : (z > 127 ? 127 : z);
             y[j] = table != 0 ? table[z + 128] : (int8_t)z;
         }
@@ -109,7 +109,7 @@ def write_c_int8(
 void {name}_whole(const float *x, int32_t *outputs)
 {{
 {enter}{"".join(calls[:-1])}    for (int j = 0; j < {m}; j++) {{
-        const int64_t z = scaled(sum_of({here}, weights_{last} + j, {n}, {m}, bias_{last}[j]),
+        const int64_t z = scaled(sum_of({here}, weights_{last} + j * {n}, {n}, bias_{last}[j]),
                                  multiplier_{last}[j], shift_{last}[j]);
         outputs[j] = (int32_t)(z > 2147483647 ? 2147483647 : (z < -2147483647 ? -2147483647 : z));
     }}
@@ -184,7 +184,8 @@ def _enter(model: Quantised, description: Description, constants: Constants) -> 
 
 
 def _call(layer: Layer, number: int, constants: Constants) -> str:
-    constants.add(f"weights_{number}", layer.weights, "int8_t")
+    # inputs of a unit next to each other
+    constants.add(f"weights_{number}", layer.weights.swapaxes(1, 2), "int8_t")
     constants.add(f"bias_{number}", layer.bias, "int32_t")
     constants.add(f"multiplier_{number}", layer.multiplier, "int32_t")
     constants.add(f"shift_{number}", layer.shift, "uint8_t")

@@ -9,7 +9,7 @@ A row becomes whole numbers feature by feature, (x - middle) * factor, and bent 
 of where each number begins: no function of math.h is called on the way to a label.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -139,7 +139,27 @@ def quantise(description: Description, rows: Rows) -> Quantised:
         last = number == len(pairs) - 1
         layer, scale, zero = _layer(affine, name, before, scale, zero, last=last)
         layers.append(layer)
+    entry, layers[0] = _without_zeros(entry, layers[0])
     return Quantised(entry, tuple(layers), np.float32(scale))
+
+
+def _without_zeros(entry: Entry, layer: Layer) -> tuple[Entry, Layer]:
+    """The same without features whose weights are all zero now that they are whole."""
+    used = layer.weights[0].any(axis=1)
+    if not used.any():
+        return entry, layer
+    places = np.cumsum(used) - 1
+    bent = used[entry.bent]
+    smaller = Entry(
+        entry.columns[used],
+        entry.middle[used],
+        entry.factor[used],
+        places[entry.bent[bent]],
+        entry.centre[bent],
+        entry.width[bent],
+        entry.starts,
+    )
+    return smaller, replace(layer, weights=layer.weights[:, used])
 
 
 def _parts(

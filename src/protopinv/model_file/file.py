@@ -166,6 +166,9 @@ def _model(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedMod
     features = FeatureMap.from_tensors(_part(tensors, "features"))
     bank, dtype = _part(tensors, "bank"), header["network_dtype"]
     network = unpack(_part(tensors, "network"), features, header["activation"], dtype)
+    known = Bank.from_tensors(bank) if bank else None
+    if known is not None:
+        network = replace(network, rank=known.n_members * known.n_prototypes)
     history = {name: tensor.tolist() for name, tensor in _part(tensors, "history").items()}
     return SavedModel(
         task=header["task"],
@@ -174,7 +177,7 @@ def _model(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedMod
         parameters=header["parameters"],
         config=header["config"],
         history={**header["history"], **history},
-        bank=Bank.from_tensors(bank) if bank else None,
+        bank=known,
         features=features,
         network=network,
         front=_front(tensors),

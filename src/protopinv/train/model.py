@@ -284,5 +284,6 @@ def fold(
         first, *inner, last = (W[member] for W in solution.weights)
         folded = (features.back_project(first), *inner, objective.fold(last) * sharpness)
         # laid out as a file gives them back: products of other layouts round otherwise
-        networks.append(Network(tuple(W.contiguous() for W in folded), config.activation))
+        weights = tuple(W.contiguous() for W in folded)
+        networks.append(Network(weights, config.activation, bank.n_prototypes))
     return mean_network(networks)

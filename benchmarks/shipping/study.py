@@ -1,0 +1,362 @@
+"""Formats against Python, sizes, and speed, each in a cell of a record."""
+
+import ctypes
+import json
+import shutil
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks.shipping.models import Shipped, digits, mnist, models, tiny_images
+from protopinv.bench.markdown import markdown
+from protopinv.bench.plans import record_name
+from protopinv.bench.record import Cell, Record, Say
+from protopinv.errors import ExportError, MissingExtraError
+from protopinv.estimators.saving import saved_model
+from protopinv.export import describe, quantise
+from protopinv.objective import Numbers
+from protopinv.optional import require
+
+STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+# Rows that whole numbers are calibrated on.
+CALIBRATION = 2000
+TINY = {"24": (24,), "40": (40,), "64, 32": (64, 32), "128": (128,)}
+
+
+@dataclass(frozen=True)
+class ShippingPlan:
+    """All of it, or a quick look."""
+
+    quick: bool = False
+    repeats: int = 9
+
+
+def measure_shipping(
+    plan: ShippingPlan, *, folder: Path, fresh: bool = False, say: Say = lambda _: None
+) -> Record:
+    """Train, export, compile, compare."""
+    for name in ("gcc", "node", "size"):
+        tool(name)
+    name = record_name("shipping", "cpu", quick=plan.quick)
+    record = Record(folder, name, asdict(plan), "cpu", fresh=fresh, say=say)
+    for key, shipped in models(quick=plan.quick).items():
+        cell = record.cell(key, lambda shipped=shipped: _shipped(shipped, plan))  # type: ignore[misc]
+        say(f"{key}: {json.dumps(cell)}")
+    for key, hidden in TINY.items():
+        shipped = tiny_images(hidden, quick=plan.quick)
+        cell = record.cell(f"16 x 16/{key}", lambda shipped=shipped: _tiny(shipped))  # type: ignore[misc]
+        say(f"16 x 16, {key}: {json.dumps(cell)}")
+    if find_spec("emlearn") is None:
+        say("emlearn is left out: it is not installed (extra: study)")
+    else:
+        for key in ("mnist", "digits"):
+            record.cell(f"emlearn/{key}", lambda key=key: _emlearn(key, plan))  # type: ignore[misc]
+    record.finish()
+    return record
+
+
+def tool(name: str) -> str:
+    """Where a program is."""
+    found = shutil.which(name)
+    if found is None:
+        raise MissingExtraError(f"This study runs what it exports. {name} is not here. Install it.")
+    return found
+
+
+def _shipped(shipped: Shipped, plan: ShippingPlan) -> Cell:
+    X, y, X_test, y_test = shipped.rows()
+    began = time.perf_counter()
+    model = shipped.estimator.fit(X, y)
+    seconds = time.perf_counter() - began
+    flat = X_test.reshape(len(X_test), -1)
+    found: dict[str, Any] = {
+        "fit_seconds": seconds,
+        "score": float(model.score(X_test, y_test)),
+        "layers": list(model.network_.sizes),
+        "numbers": model.n_shipped_,
+    }
+    with TemporaryDirectory() as name:
+        place = Path(name)
+        for dtype in ("float32", "float16", "int8"):
+            path = place / "small.safetensors"
+            written = model.export(path, dtype=dtype, X=X_test, y=y_test)
+            found[f"file {dtype}"] = {"bytes": written.file_bytes, **written.change}
+        for kind, run in (("onnx", _onnx), ("c", _c), ("mjs", _javascript)):
+            outputs = run(model, flat, place)
+            found[kind] = _difference(model, flat, outputs)
+            found[kind]["bytes"] = (place / f"net.{kind}").stat().st_size
+        found["c"] |= _memory(place / "net.c")
+        found["int8"] = _whole(model, X, X_test, y_test, place)
+        found["operations"] = describe(saved_model(model)).operations
+        found["speed"] = _speed(model, flat, place, plan)
+    return found
+
+
+def _difference(model: Any, X: NDArray[Any], found: NDArray[Any]) -> dict[str, Any]:
+    """Answers of a format next to those of Python."""
+    if isinstance(model.objective_, Numbers):
+        wanted = model.predict(X).reshape(len(X), -1)
+        return {"largest_relative": float(np.abs(found / wanted - 1).max())}
+    wanted = model.predict_proba(X)
+    classes = wanted.argmax(1) == found.argmax(1)
+    labels = ((wanted > 0.5) == (found > 0.5)).mean(1) == 1
+    same = classes if np.allclose(wanted.sum(1), 1) else labels
+    return {"largest": float(np.abs(found - wanted).max()), "same_labels": float(same.mean())}
+
+
+def _onnx(model: Any, X: NDArray[Any], place: Path) -> NDArray[Any]:
+    onnxruntime: Any = require("onnxruntime", extra="dev", why="Running ONNX")
+    model.export(place / "net.onnx")
+    session = onnxruntime.InferenceSession(place / "net.onnx", providers=["CPUExecutionProvider"])
+    name = "variable" if isinstance(model.objective_, Numbers) else "probabilities"
+    answer: NDArray[Any] = session.run([name], {"X": X.astype(np.float32)})[0]
+    return answer
+
+
+def _compile(source: Path, extra: str = "") -> ctypes.CDLL:
+    """The file and a loop over rows, as a library."""
+    name = source.stem
+    many = source.with_name("many.c")
+    many.write_text(
+        f'#include "{name}.h"\n{extra}\n'
+        "void many(const float *x, float *y, int n);\n"
+        "void many(const float *x, float *y, int n)\n{\n    for (int i = 0; i < n; i++) {\n"
+        f"        {name}_outputs(x + i * {name.upper()}_INPUTS, y + i * {name.upper()}_OUTPUTS);\n"
+        "    }\n}\n"
+    )
+    library = source.with_name(f"{name}-{time.monotonic_ns()}.so")
+    command = [tool("gcc"), *STRICT, "-O3", "-shared", "-fPIC", str(source), str(many), "-o"]
+    subprocess.run([*command, str(library), "-lm"], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def _run_c(library: ctypes.CDLL, X: NDArray[Any], k: int) -> NDArray[np.float32]:
+    rows, found = np.ascontiguousarray(X, dtype=np.float32), np.empty((len(X), k), np.float32)
+    library.many(
+        rows.ctypes.data_as(ctypes.c_void_p), found.ctypes.data_as(ctypes.c_void_p), len(rows)
+    )
+    return found
+
+
+def _c(model: Any, X: NDArray[Any], place: Path) -> NDArray[Any]:
+    model.export(place / "net.c")
+    outputs = _run_c(_compile(place / "net.c"), X, model.objective_.n_outputs)
+    return _answers(model, outputs.astype(np.float64))
+
+
+def _answers(model: Any, outputs: NDArray[Any]) -> NDArray[Any]:
+    """Probabilities or numbers, from outputs."""
+    answer = describe(saved_model(model)).answer
+    if isinstance(model.objective_, Numbers):
+        return np.asarray(answer.numbers(outputs))  # type: ignore[union-attr]
+    return np.asarray(answer.probabilities(outputs))  # type: ignore[union-attr]
+
+
+def _javascript(model: Any, X: NDArray[Any], place: Path) -> NDArray[Any]:
+    model.export(place / "net.mjs")
+    (place / "rows.json").write_text(json.dumps(X.astype(np.float32).tolist()))
+    (place / "use.mjs").write_text(
+        'import * as net from "./net.mjs";\n'
+        'import { readFileSync, writeFileSync } from "node:fs";\n'
+        f'const rows = JSON.parse(readFileSync("{place}/rows.json"));\n'
+        "const found = net.predictProba ? net.predictProba(rows) : net.predict(rows);\n"
+        f'writeFileSync("{place}/found.json", JSON.stringify(found));\n'
+    )
+    subprocess.run([tool("node"), str(place / "use.mjs")], check=True)
+    found = np.array(json.loads((place / "found.json").read_text()))
+    return found.reshape(len(X), -1)
+
+
+def _memory(source: Path) -> dict[str, int]:
+    """Bytes of code and constants in flash, and of memory, compiled for size on this machine."""
+    made = source.with_suffix(".o")
+    subprocess.run([tool("gcc"), *STRICT, "-Os", "-c", str(source), "-o", str(made)], check=True)
+    return _sections(made)
+
+
+def _sections(made: Path) -> dict[str, int]:
+    told = subprocess.run(
+        [tool("size"), "-A", str(made)], check=True, capture_output=True, text=True
+    ).stdout
+    sizes = {"code": 0, "constants": 0, "ram": 0}
+    kinds = {".text": "code", ".rodata": "constants", ".data": "ram", ".bss": "ram"}
+    for line in told.splitlines():
+        parts = line.split()
+        if len(parts) != 3:
+            continue
+        for start, kind in kinds.items():
+            # tables of pointers are data that never change, for whoever links a program
+            if parts[0].startswith(".data.rel.ro"):
+                sizes["constants"] += int(parts[1])
+                break
+            if parts[0] == start or parts[0].startswith(f"{start}."):
+                sizes[kind] += int(parts[1])
+                break
+    return sizes
+
+
+def _whole(
+    model: Any, X: NDArray[Any], X_test: NDArray[Any], y_test: NDArray[Any], place: Path
+) -> dict[str, Any]:
+    seen = X[:: max(1, len(X) // CALIBRATION)]
+    try:
+        written = model.export(
+            place / "whole.c", dtype="int8", calibration=seen, X=X_test, y=y_test
+        )
+    except ExportError as error:
+        return {"refused": str(error)}
+    flat = X_test.reshape(len(X_test), -1)
+    emulator = quantise(describe(saved_model(model)), seen.reshape(len(seen), -1).astype(float))
+    found = _run_c(_compile(place / "whole.c"), flat, model.objective_.n_outputs)
+    same = bool((found == emulator.outputs(flat).astype(np.float32)).all())
+    return {"same_bits": same, **dict(written.change), **_memory(place / "whole.c")}
+
+
+def _speed(model: Any, X: NDArray[Any], place: Path, plan: ShippingPlan) -> dict[str, float]:
+    """Milliseconds for all test rows, all ways in turn, medians; C on one thread."""
+    rows = np.ascontiguousarray(X, dtype=np.float32)
+    k = model.objective_.n_outputs
+    ways: dict[str, Callable[[], Any]] = {
+        "protopinv": lambda: model.predict(rows) if k == 1 else model.predict_proba(rows)
+    }
+    try:
+        peer = model.to_sklearn()
+    except ExportError:
+        peer = None
+    if peer is not None:
+        peer.coefs_ = [W.astype(np.float32) for W in peer.coefs_]
+        peer.intercepts_ = [b.astype(np.float32) for b in peer.intercepts_]
+        ways["scikit-learn"] = lambda: peer.predict(rows) if k == 1 else peer.predict_proba(rows)
+    onnxruntime: Any = require("onnxruntime", extra="dev", why="Running ONNX")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(
+        place / "net.onnx", options, providers=["CPUExecutionProvider"]
+    )
+    ways["onnxruntime"] = lambda: session.run(None, {"X": rows})
+    library = _compile(place / "net.c")
+    ways["C"] = lambda: _run_c(library, rows, k)
+    if (place / "whole.c").exists():
+        whole = _compile(place / "whole.c")
+        ways["C, int8"] = lambda: _run_c(whole, rows, k)
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(plan.repeats):
+        for name, way in ways.items():
+            began = time.perf_counter()
+            way()
+            times[name].append(time.perf_counter() - began)
+    return {name: 1e3 * statistics.median(found[1:]) for name, found in times.items()}
+
+
+def _tiny(shipped: Shipped) -> Cell:
+    X, y, X_test, y_test = shipped.rows()
+    began = time.perf_counter()
+    model = shipped.estimator.fit(X, y)
+    seconds = time.perf_counter() - began
+    with TemporaryDirectory() as name:
+        whole = _whole(model, X, X_test, y_test, Path(name))
+    return {"fit_seconds": seconds, "numbers": model.n_shipped_, **whole}
+
+
+def _emlearn(key: str, plan: ShippingPlan) -> Cell:
+    """The smallest MLP of scikit-learn that is as good as ours, as emlearn exports it."""
+    emlearn: Any = require("emlearn", extra="study", why="The comparison with emlearn")
+    from sklearn.neural_network import MLPClassifier
+
+    X, y, X_test, y_test = mnist() if key == "mnist" else digits()
+    width = 64 if key == "mnist" else 24
+    iterations = 1 if plan.quick else (20 if key == "mnist" else 300)
+    scale = 255.0 if key == "mnist" else 16.0
+    peer = MLPClassifier([width], max_iter=iterations, random_state=0).fit(X / scale, y)
+    with TemporaryDirectory() as name:
+        place = Path(name)
+        emlearn.convert(peer, dtype="float").save(file=str(place / "peer.h"), name="peer")
+        (place / "peer.c").write_text(
+            '#include "peer.h"\nint use(const float *x);\n'
+            f"int use(const float *x) {{ return peer_predict(x, {X.shape[1]}); }}\n"
+        )
+        made = place / "peer.o"
+        flags = ["-std=c99", "-Os", "-ffunction-sections", f"-I{emlearn.includedir}"]
+        subprocess.run(
+            [tool("gcc"), *flags, "-c", str(place / "peer.c"), "-o", str(made)], check=True
+        )
+        sizes = _sections(made)
+    return {"score": float(peer.score(X_test / scale, y_test)), "width": width, **sizes}
+
+
+def shipping_tables(record: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Agreement, sizes, speed, and 16 x 16 pixels."""
+    cells = record["cells"]
+    whole = {key: cell for key, cell in cells.items() if "onnx" in cell}
+    agreement = []
+    for key, cell in whole.items():
+        row = [key, f"{100 * cell['score']:.2f}"]
+        for kind in ("onnx", "c", "mjs"):
+            part = cell[kind]
+            largest = part.get("largest", part.get("largest_relative"))
+            labels = f", {100 * part['same_labels']:.2f} %" if "same_labels" in part else ""
+            row.append(f"{largest:.1e}{labels}")
+        agreement.append([*row, _told(cell["int8"])])
+    sizes = []
+    for key, cell in whole.items():
+        flash = cell["c"]["code"] + cell["c"]["constants"]
+        row = [key, *(_kb(cell[f"file {dtype}"]["bytes"]) for dtype in ("float32", "int8"))]
+        row += [_kb(cell["onnx"]["bytes"]), _kb(flash), _kb(cell["c"]["ram"])]
+        if "refused" in cell["int8"]:
+            row += ["-", "-", "-"]
+        else:
+            part = cell["int8"]
+            row += [_kb(part["code"] + part["constants"]), _kb(part["ram"]), f"{part['code']:,} B"]
+        sizes.append([*row, f"{cell['operations']:,}"])
+    speed = []
+    names = ["protopinv", "scikit-learn", "onnxruntime", "C", "C, int8"]
+    for key, cell in whole.items():
+        times = cell["speed"]
+        speed.append([key, *(f"{times[n]:.2f}" if n in times else "-" for n in names)])
+    tiny = []
+    for key, cell in cells.items():
+        if key.startswith("16 x 16/"):
+            flash = _kb(cell["code"] + cell["constants"])
+            scores = [f"{100 * cell[name]:.2f}" for name in ("accuracy_before", "accuracy_after")]
+            tiny.append([key.removeprefix("16 x 16/"), flash, _kb(cell["ram"]), *scores])
+    peers = []
+    for key, cell in cells.items():
+        if key.startswith("emlearn/"):
+            flash = _kb(cell["code"] + cell["constants"])
+            row = [key.removeprefix("emlearn/"), str(cell["width"]), f"{100 * cell['score']:.2f}"]
+            peers.append([*row, flash, _kb(cell["ram"])])
+    files = ["file, float32", "file, int8", "ONNX", "C flash", "C RAM"]
+    whole_numbers = ["int8 flash", "int8 RAM", "of it code", "operations a row"]
+    head = ["", "test score", "ONNX", "C, float32", "JavaScript", "C, int8"]
+    return {
+        "agreement": markdown(head, agreement),
+        "sizes": markdown(["", *files, *whole_numbers], sizes),
+        "speed": markdown(["", *names], speed),
+        "tiny": markdown(["hidden units", "flash", "RAM", "float64", "int8"], tiny),
+        "emlearn": markdown(["emlearn", "hidden units", "accuracy", "flash", "RAM"], peers),
+    }
+
+
+def _told(part: Mapping[str, Any]) -> str:
+    if "refused" in part:
+        return "refused"
+    bits = "bit for bit its emulator" if part["same_bits"] else "not its emulator"
+    for name in ("accuracy", "r2"):
+        if f"{name}_after" in part:
+            change = 100 * (part[f"{name}_after"] - part[f"{name}_before"])
+            return f"{bits}, {change:+.2f}"
+    return bits
+
+
+def _kb(n: int) -> str:
+    return f"{n / 1000:.1f} kB"
