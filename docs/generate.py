@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the study
 
 import typer
 from accuracy_page import accuracy_page
+from export_page import export_page
 from results_page import results_page
 from scale_page import scale_page
 from speed_page import speed_page
@@ -67,6 +68,7 @@ def _pages() -> dict[Path, bytes]:
         HERE / "accuracy.md": f"{NOTICE}\n{accuracy}",
         HERE / "speed.md": f"{NOTICE}\n{speed}",
         HERE / "scale.md": f"{NOTICE}\n{scale_page(newest)}",
+        HERE / "export.md": f"{NOTICE}\n{export_page(newest)}",
     }
     every = figures | accuracy_figures | speed_figures
     drawn = {HERE / "figures" / name: content for name, content in every.items()}

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.scale.kills import KillPlan, _Job
 from benchmarks.scale.model import Machine, Work, fitted_cpu, total
 from benchmarks.scale.rows import make_rows, write_rows
 from benchmarks.scale.study import exponent
@@ -72,3 +73,11 @@ def test_a_quick_run_measures_everything_there_is(tmp_path: Path) -> None:
     assert record["finished"]
     assert {key.split("/")[0] for key in record["cells"]} == {"stream", "memory", "ranks", "peer"}
     assert "times as fast" in done.stdout
+
+
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    """One kill of one kind; python -m benchmarks kills is the long run."""
+    job = _Job("mini-batches", 1, tmp_path, tmp_path / "job")
+    cell = job.survive(KillPlan(kills=1))
+    assert cell["kills"] == 1
+    assert cell["same_bit_for_bit"] == cell["runs"] >= 1

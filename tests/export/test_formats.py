@@ -1,6 +1,7 @@
 """Every format answers as Python does, for every kind of model, or says that it cannot hold it."""
 
 import ctypes
+import html
 import json
 import shutil
 import subprocess
@@ -218,7 +219,8 @@ def test_memory_is_what_is_said(tmp_path: Path) -> None:
                 if len(parts) == 4 and parts[2].lower() in sizes:
                     sizes[parts[2].lower()] += int(parts[1])
             assert sizes["b"] == exported.static_bytes
-            assert sizes["r"] == exported.constant_bytes
+            names = sum(len(str(label)) + 5 for label in model(kind).classes_)
+            assert sizes["r"] + names == exported.constant_bytes
 
 
 @needs_node
@@ -385,3 +387,29 @@ def test_names_from_strangers_stay_names(tmp_path: Path) -> None:
     estimator.export(tmp_path / "net.onnx")
     facts = {entry.key: entry.value for entry in onnx.load(tmp_path / "net.onnx").metadata_props}
     assert json.loads(facts["feature_names"]) == names
+
+
+CHROMIUM = shutil.which("chromium")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_javascript_runs_inside_a_page(tmp_path: Path) -> None:
+    """With class names that would end the script, if they were not escaped."""
+    X = flat("texts")[:5]
+    model("texts").export(tmp_path / "net.mjs")
+    script = (tmp_path / "net.mjs").read_text()
+    use = (
+        f"const rows = {X.tolist()};\n"
+        "document.body.textContent = JSON.stringify([predict(rows), predictProba(rows)]);"
+    )
+    page = tmp_path / "page.html"
+    page.write_text(f'<meta charset="utf-8"><body><script type="module">\n{script}\n{use}</script>')
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    profile = f"--user-data-dir={tmp_path / 'profile'}"
+    shown = run(
+        [CHROMIUM, *flags, profile, "--virtual-time-budget=5000", "--dump-dom", page.as_uri()]
+    )
+    text = html.unescape(shown.partition("<body>")[2].partition("</body>")[0])
+    labels, probabilities = json.loads(text)
+    assert labels == model("texts").predict(X).tolist()
+    np.testing.assert_allclose(probabilities, model("texts").predict_proba(X), atol=1e-5)

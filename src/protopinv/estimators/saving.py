@@ -141,7 +141,8 @@ def _objective(kind: type[Objective], described: dict[str, Any]) -> Objective:
     """The objective that was described."""
     if kind is Classes:
         labels = described["classes"]
-        if not all(isinstance(label, bool | int | float | str) for label in labels):
+        kinds = (bool, int, float, str)
+        if not isinstance(labels, list) or not all(isinstance(each, kinds) for each in labels):
             raise TypeError("'classes', which are not all numbers or strings")
         if len(set(labels)) != len(labels):
             raise ValueError("a class appears twice")

@@ -198,6 +198,7 @@ def write_c(description: Description, name: str, stem: str, about: Sequence[str]
     """
     writer = _Writer(description)
     body = writer.body()
+    writer.constants.size += names_bytes(description)
     outputs = description.answer.n_outputs
     helpers = [FUNCTIONS[function] for function in FUNCTIONS if function in writer.used]
     code = [
@@ -359,6 +360,13 @@ def answers(description: Description, name: str, *, whole: bool = False) -> list
     if isinstance(answer, ClassAnswer):
         return [_class_names(description, name), _class_code(name, k, whole=whole)]
     return [_label_code(name, k, whole=whole)]
+
+
+def names_bytes(description: Description) -> int:
+    """Names of classes, and a pointer of 32 bits to each; nothing without classes."""
+    if not isinstance(description.answer, ClassAnswer):
+        return 0
+    return sum(len(label.encode()) + 1 + 4 for label in description.labels)
 
 
 def _class_names(description: Description, name: str) -> str:

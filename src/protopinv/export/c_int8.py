@@ -10,6 +10,7 @@ from protopinv.export.c import (
     answers,
     header_text,
     mask_of,
+    names_bytes,
     preamble,
     test_program,
 )
@@ -96,6 +97,7 @@ def write_c_int8(
     ]
     sizes = [max(widths[0:-1:2]), max(widths[1:-1:2], default=0)]
     static = sum(sizes)
+    constants.size += names_bytes(description)
     calls = [_call(layer, number, constants) for number, layer in enumerate(model.layers)]
     k = description.answer.n_outputs
     last = len(model.layers) - 1
