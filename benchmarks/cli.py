@@ -181,7 +181,7 @@ def scale(
     plan = ScalePlan()
     if quick:
         n = 50_000
-        plan = ScalePlan((10_000, n), n, n, repeats=1, longest=5.0, quick=True)
+        plan = ScalePlan((10_000, n), n, n, 1, 5.0, ("1 x 128",), quick=True)
     record = measure_scale(plan, rows=rows, folder=records, fresh=fresh, say=say)
     if as_json:
         answer(record.content, as_json=True)

@@ -39,6 +39,7 @@ class ScalePlan:
     rows_of_peers: int = 1_000_000
     repeats: int = 2
     longest: float = LONGEST
+    networks: tuple[str, ...] = tuple(NETWORKS)
     quick: bool = False
 
 
@@ -57,9 +58,10 @@ def measure_scale(
     for n in plan.rows:
         repeats = plan.repeats if n < plan.rows[-1] else 1
         for repeat in range(repeats):
-            for network, options in NETWORKS.items():
+            for network in plan.networks:
                 for kind in ("stream", "memory"):
-                    _cell(record, rows, f"{kind}/{network}/{n}/{repeat}", kind, n, options, say)
+                    key = f"{kind}/{network}/{n}/{repeat}"
+                    _cell(record, rows, key, kind, n, NETWORKS[network], say)
     for repeat in range(plan.repeats):
         for ranks in (1, 2):
             options = {**NETWORKS["1 x 128"], "threads": 1}
@@ -143,7 +145,7 @@ def exponent(record: Mapping[str, Any], network: str) -> float:
 def scale_tables(record: Mapping[str, Any]) -> dict[str, list[str]]:
     """Growth with rows, ranks, and peers."""
     grown = []
-    for network in NETWORKS:
+    for network in record["plan"].get("networks", NETWORKS):
         for n in record["plan"]["rows"]:
             streamed, resident = (epoch(record, f"{kind}/{network}/{n}") for kind in KINDS)
             gb = [f"{peak(record, f'{kind}/{network}/{n}'):.2f} GB" for kind in KINDS]

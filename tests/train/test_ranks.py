@@ -124,12 +124,21 @@ def test_more_ranks_than_blocks_leave_some_without_rows(tmp_path: Path) -> None:
     X = random.standard_normal((60, 2))
     table = pa.table({"a": X[:, 0], "b": X[:, 1], "y": (X[:, 0] > 0).astype(int)})
     pq.write_table(table, tmp_path / "t.parquet")
-    options = ["--target", "y", "-o", str(tmp_path / "m.safetensors"), "--max-epochs", "30"]
-    for batch in ("none", "16"):
-        data = str(tmp_path / "t.parquet")
-        done = run(job(3, "-m", "protopinv", "train", data, *options, "--batch-size", batch))
-        assert done.returncode == 0, done.stderr
-        assert (load(tmp_path / "m.safetensors").predict(X) == table["y"].to_numpy()).mean() > 0.9
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, sys, numpy as np\n"
+        "from protopinv import ProtoPINVClassifier, open_rows\n"
+        "path, out = sys.argv[1:3]\n"
+        "for batch in (None, 16):\n"
+        "    model = ProtoPINVClassifier(max_epochs=30, batch_size=batch, random_state=0)\n"
+        "    model.fit(open_rows(path, 'y'))\n"
+        "    if os.environ['RANK'] == '0':\n"
+        "        model.save(f'{out}/{batch}')\n"
+    )
+    done = run(job(3, str(program), str(tmp_path / "t.parquet"), str(tmp_path)))
+    assert done.returncode == 0, done.stderr
+    for batch in ("None", "16"):
+        assert (load(tmp_path / batch).predict(X) == table["y"].to_numpy()).mean() > 0.9
 
 
 def test_a_killed_rank_ends_the_job_with_one_message_and_a_restart_goes_on(
