@@ -1,11 +1,13 @@
 """Model files that were damaged at random, by bytes or by values, and what loading says."""
 
 import json
+import math
 import resource
 import struct
 import time
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,8 +20,12 @@ from protopinv import load
 from protopinv.bench.markdown import markdown
 from protopinv.bench.plans import record_name
 from protopinv.bench.record import Cell, Record, Say
-from protopinv.errors import ModelFileError
+from protopinv.errors import DataError, ModelFileError
+from protopinv.estimators.saving import saved_model
+from protopinv.export import describe
+from protopinv.export.card import card
 
+WIDE = {"F64": 8, "I64": 8, "F32": 4}
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
 ODD: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 2, 7, 2**31, 2**63, -(2**63), 10**30, 0.5, 1e308, -1e-308),
@@ -51,14 +57,16 @@ class FuzzPlan:
 
 def mutated(content: bytes, random: np.random.Generator) -> bytes:
     """The same file with something changed."""
-    how = random.integers(6)
+    how = random.integers(7)
     if how == 0:
         return _bytes_changed(content, random)
     if how == 1:
         return content[: random.integers(len(content))]
     if how == 2:
         return _numbers_changed(content, random)
-    return _values_changed(content, random, inner=bool(how >= 4))
+    if how == 3:
+        return _shapes_changed(content, random)
+    return _values_changed(content, random, inner=bool(how >= 5))
 
 
 def _bytes_changed(content: bytes, random: np.random.Generator) -> bytes:
@@ -89,6 +97,36 @@ def _numbers_changed(content: bytes, random: np.random.Generator) -> bytes:
     fill = [b"\xff", b"\x00", b"\x7f\xf0"[::-1], b"\x01"][random.integers(4)]
     body = (fill * (stop - start))[: stop - start]
     return _joined(header, data[:start] + body + data[stop:])
+
+
+def _shapes_changed(content: bytes, random: np.random.Generator) -> bytes:
+    """Some tensors have another shape or type, and the file is laid out anew to hold them."""
+    header, data = _parts(content)
+    bodies = {
+        name: data[slice(*entry["data_offsets"])]
+        for name, entry in header.items()
+        if name != "__metadata__"
+    }
+    names = list(bodies)
+    for _ in range(random.integers(1, 4)):
+        name = names[random.integers(len(names))]
+        entry = header[name]
+        if random.random() < 0.3:
+            entry["dtype"] = ["F64", "F32", "I8", "BOOL", "I64"][random.integers(5)]
+        if random.random() < 0.8:
+            odd = [0, 1, 2, 3, 7, 2**20, 2**33, 2**47]
+            shape = [*entry["shape"]] or [1]
+            shape[random.integers(len(shape))] = odd[random.integers(len(odd))]
+            if random.random() < 0.4:
+                shape.append(odd[random.integers(3)])
+            entry["shape"] = shape
+        size = math.prod(entry["shape"]) * WIDE.get(entry["dtype"], 1)
+        bodies[name] = (bodies[name] * 2 + bytes(64) * 2000)[: min(size, 100_000)]
+    at, body = 0, b""
+    for name, raw in bodies.items():
+        header[name]["data_offsets"] = [at, at + len(raw)]
+        at, body = at + len(raw), body + raw
+    return _joined(header, body)
 
 
 def _values_changed(content: bytes, random: np.random.Generator, *, inner: bool) -> bytes:
@@ -122,14 +160,22 @@ def _change_somewhere(tree: Any, random: np.random.Generator) -> None:
 
 
 def tried(content: bytes, path: Path) -> bool:
-    """Whether a file loads; ModelFileError is what else may come, and nothing more."""
+    """Whether a file loads; ModelFileError is what else may come, and nothing more.
+
+    What loads must be of use: it predicts, is described, and has a card.
+    """
     path.write_bytes(content)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            load(path)
-    except ModelFileError:
-        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model = load(path)
+        except ModelFileError:
+            return False
+        saved = saved_model(model)
+        describe(saved)
+        card(saved, "m", "1")
+        with suppress(DataError):  # numbers that overflow are told
+            model.predict(np.zeros((2, model.n_features_in_)))
     return True
 
 

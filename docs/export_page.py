@@ -43,6 +43,9 @@ found without a function of math.h: activations and bent columns are tables. Ran
 rows given with `--calibrate`, a few thousand rows of training are enough, or from the 32 rows in
 the model file, which are not. A convolutional stem is refused.
 
+The stored cases of C are eight of the training rows in the model, and a model file takes up to 32
+along; `--no-examples` leaves them out.
+
 **JavaScript** is a module without dependencies for browsers and node: `predict(rows)`,
 `predictProba(rows)`, `outputs(rows)` and `info`.
 
@@ -67,8 +70,8 @@ def export_page(newest: Mapping[str, Mapping[str, Any]]) -> str:
             "",
             "The largest difference of a probability from Python's over all test rows, and the "
             "share of rows with the same label; for the number, the largest relative difference. "
-            "int8 is calibrated on 2,000 training rows; its figure is the change of the test score "
-            "in points:",
+            "int8 is calibrated on 2,000 training rows; its figure is the change in points of "
+            "accuracy (for several labels, that of each label) or R2:",
             "",
             *tables["agreement"],
             "",

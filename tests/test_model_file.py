@@ -299,6 +299,16 @@ def test_a_place_that_cannot_be_written_is_refused(
         model.save(tmp_path)
 
 
+def test_numbers_of_numpy_anywhere_are_saved(blobs, tmp_path: Path) -> None:
+    X, y = blobs
+    weights = dict.fromkeys(np.unique(y), np.float64(1.5))
+    model = ProtoPINVClassifier(
+        n_prototypes=np.int64(9), hidden_sizes=(np.int64(8),), max_epochs=2, class_weight=weights
+    ).fit(X, y)
+    model.save(tmp_path / "m")
+    assert load(tmp_path / "m").class_weight == {0: 1.5, 1: 1.5, 2: 1.5}
+
+
 def test_an_unfitted_model_cannot_be_saved(tmp_path: Path) -> None:
     with pytest.raises(NotFittedError):
         ProtoPINVClassifier().save(tmp_path / "m")

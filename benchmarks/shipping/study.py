@@ -269,7 +269,7 @@ def _tiny(shipped: Shipped) -> Cell:
 
 
 def _emlearn(key: str, plan: ShippingPlan) -> Cell:
-    """The smallest MLP of scikit-learn that is as good as ours, as emlearn exports it."""
+    """An MLP of scikit-learn about as good as ours, as emlearn exports it."""
     emlearn: Any = require("emlearn", extra="study", why="The comparison with emlearn")
     from sklearn.neural_network import MLPClassifier
 

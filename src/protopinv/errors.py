@@ -57,6 +57,10 @@ class NotLearnedWarning(UserWarning):
     """Training went through, but the network fits its rows no better than a constant."""
 
 
+class ExportWarning(UserWarning):
+    """A model was exported, but may predict worse than it should."""
+
+
 class DriftWarning(UserWarning):
     """A loaded model does not answer the examples in its file as it did when it was saved."""
 

@@ -17,8 +17,9 @@ FEW_ROWS = 4
 # With so much to multiply it is worth a thought how. Factors are, if they leave so much of it.
 MUCH_WORK = 2**24
 WORTH_FACTORS = 0.7
-# Rows in float32 stay in it if outputs should not be off by more than this, by so many rows.
-FLOAT32_ERROR = 1e-3
+# Rows in float32 stay in it if outputs should not be off by more than this share of how much they
+# vary, judged by so many rows.
+FLOAT32_ERROR = 1e-4
 FLOAT32_ROWS = 128
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -166,23 +167,22 @@ class Quick:
     """The layers of a network for many rows at once, in float64 and float32.
 
     Before them rows may go through ``thin``, the first of two factors that take less work than the
-    first layer itself. ``sizes`` are those of the weights.
+    first layer itself. ``plain`` are the layers without that.
     """
 
     thin: Float[Tensor, "d r"] | None
     weights: tuple[Layer, ...]
-    sizes: tuple[Layer, ...]
+    plain: tuple[Layer, ...]
 
     @classmethod
     def of(cls, network: "Network") -> "Quick":
         """Of any network."""
         first, *others = network.weights
-        factors = thin_factors(first[1:], network.rank)
-        sizes = tuple(dense(W).abs() for W in network.weights)
+        factors = sketched_factors(first[1:], network.rank)
         if factors is None:
-            return cls(None, network.weights, sizes)
+            return cls(None, network.weights, network.weights)
         left, right = factors
-        return cls(left, (torch.cat([first[:1], right]), *others), sizes)
+        return cls(left, (torch.cat([first[:1], right]), *others), network.weights)
 
     def __call__(self, X: Float[Tensor, "n d"], activation: str) -> Float[Tensor, "n k"]:
         """Outputs in the precision of the rows."""
@@ -191,29 +191,31 @@ class Quick:
         return propagate(X, [W.to(X.dtype) for W in self.weights], activation)
 
     def suits_float32(self, X: Float[Tensor, "n d"]) -> bool:
-        """Whether outputs of these rows will be near enough: features must not cancel each other.
+        """Whether outputs of these rows will be near enough, by how much they differ by rows.
 
-        Scaling is folded into the weights, so those of features far from zero may: then digits
-        count that float32 has not. Sizes are estimated from some of the rows, as if units did not
-        depend on each other; rounding errors add up as random ones do.
+        Features must not cancel each other. Scaling is folded into the weights, so those of
+        features far from zero may: then digits count that float32 has not. Sizes are estimated from
+        some of the rows, as if units did not depend on each other; rounding errors add up as random
+        ones.
         """
         if torch.get_float32_matmul_precision() != "highest":  # float32 in name only
             return False
-        some = X[:: max(1, len(X) // FLOAT32_ROWS)].to(self.sizes[0].dtype)
-        centre, spread = some.mean(0).abs(), some.var(0, correction=0)
+        some = X[:: max(1, len(X) // FLOAT32_ROWS)].to(self.weights[0].dtype)
+        centre, spread = some.mean(0, keepdim=True).abs(), some.var(0, correction=0)[None]
         error = torch.zeros_like(centre)
-        for size in self.sizes:
-            squares = size[1:].square()
-            centre, spread = size[0] + centre @ size[1:], spread @ squares
+        for W in self.plain:
+            squares = W.square()
+            squares[..., 0, :] = 0  # biases do not vary
+            centre, spread = affine(centre, W.abs()), affine(spread, squares)
             # products are summed in sixteen parts or more, beside each other
-            rounding = torch.finfo(torch.float32).eps * (len(size) / 16) ** 0.5
-            error = (error.square() @ squares).sqrt() + rounding * (centre + spread.sqrt())
+            rounding = torch.finfo(torch.float32).eps * (W.shape[-2] / 16) ** 0.5
+            error = affine(error.square(), squares).sqrt() + rounding * (centre + spread.sqrt())
             # no activation answers with more than it was given, or 1
             centre = centre.clamp_min(1)
-        return bool(error.max() < FLOAT32_ERROR)
+        return bool((error <= FLOAT32_ERROR * spread.sqrt()).all())
 
 
-def thin_factors(
+def sketched_factors(
     W: Float[Tensor, "d h"], rank: int | None
 ) -> tuple[Float[Tensor, "d r"], Float[Tensor, "r h"]] | None:
     """Two matrices whose product this is, where that saves much work.
@@ -226,9 +228,11 @@ def thin_factors(
     generator = torch.Generator(W.device).manual_seed(0)
     mixed = W @ torch.randn(W.shape[1], rank, dtype=W.dtype, device=W.device, generator=generator)
     left = torch.linalg.qr(mixed).Q
+    left[(W == 0).all(1)] = 0
     right = left.T @ W
-    exact = (left @ right - W).norm() <= 1e-12 * W.norm()
-    return (left, right) if bool(exact) else None
+    # row by row: features of large numbers have small weights
+    exact = (left @ right - W).norm(dim=1) <= 1e-10 * W.norm(dim=1)
+    return (left, right) if bool(exact.all()) else None
 
 
 # Of networks that were given many rows, for as long as they live.

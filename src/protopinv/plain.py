@@ -6,7 +6,9 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """The value with tuples as lists, and null for numbers that are not finite."""
+    """The value with tuples and arrays as lists, and null for numbers that are not finite."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -26,14 +26,12 @@ def test_names_cannot_leave_their_place() -> None:
     assert "</script" not in text
     listed = next(line for line in text.splitlines() if "their names" in line)
     assert listed.endswith(", x")  # a newline did not end the list
-    assert markdown_text("a|b `c` [d](e) <i>") == r"a\|b \`c\` \[d\]\(e\) &lt;i&gt;".replace(
-        "&lt;i&gt;", "&lt;i&gt;"
-    )
+    assert markdown_text("a|b `c` [d](e) <i>") == r"a\|b \`c\` \[d\]\(e\) &lt;i&gt;"
 
 
 def test_comments_and_identifiers_are_tame() -> None:
     assert "*/" not in comment("*/ int x; /*")
     assert "\n" not in comment("two\nlines")
     assert identifier("9 lives") == "model_9_lives"
-    assert identifier("class") == "class_model"
+    assert identifier("class") == "class"  # it is only ever the beginning of a name
     assert identifier("ünï") == "model__n_"

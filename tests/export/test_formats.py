@@ -5,6 +5,7 @@ import html
 import json
 import shutil
 import subprocess
+import warnings
 from copy import deepcopy
 from pathlib import Path
 
@@ -17,10 +18,11 @@ from export_kinds import HOSTILE, KINDS, STEMS, WHOLE, flat, given, model
 from onnx.reference import ReferenceEvaluator
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
-from protopinv import load
-from protopinv.errors import ConfigError, ExportError, ModelFileError, OutputError
+from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
+from protopinv.errors import ConfigError, DataError, ExportError, ModelFileError, OutputError
 from protopinv.estimators.saving import saved_model
 from protopinv.export import describe, quantise
+from protopinv.export.card import card
 from protopinv.export.steps import NumberAnswer
 from protopinv.objective import Classes, Labels
 
@@ -152,9 +154,10 @@ def test_c_answers_the_same(kind: str, tmp_path: Path) -> None:
 def test_c_in_whole_numbers_is_its_emulator_bit_for_bit(kind: str, tmp_path: Path) -> None:
     source, seen = tmp_path / "net.c", flat(kind, seed=0)
     X = np.vstack([flat(kind), 50 * flat(kind), -50 * flat(kind)])  # far outside the ranges too
+    X[0] = np.nan  # no number is as small as can be
     model(kind).export(source, dtype="int8", calibration=seen)
     emulator = quantise(describe(saved_model(model(kind))), seen)
-    library, k = compiled(source, "-O2"), outputs(kind, X[:1]).shape[1]
+    library, k = compiled(source, "-O2"), model(kind).objective_.n_outputs
     np.testing.assert_array_equal(call(library.net_whole, X, k, ctypes.c_int32), emulator.whole(X))
     found = call(library.net_outputs, X, k)
     np.testing.assert_array_equal(found, emulator.outputs(X).astype(np.float32))
@@ -363,6 +366,122 @@ def test_formats_say_what_they_cannot_hold_before_they_write(tmp_path: Path) -> 
     with pytest.raises(ExportError, match="calibrated on rows"):
         bare.export(tmp_path / "m.c", dtype="int8")
     assert [path.name for path in tmp_path.iterdir()] == ["without.safetensors"]
+
+
+def far_off(scale: float, target: float = 1.0) -> ProtoPINVRegressor:
+    """A regressor with one feature, and one target of two, of another size than the rest."""
+    X = given("numbers") * np.array([scale, 1, 1, 1, 1, 1])
+    y = np.column_stack([X[:, 0] / scale, X[:, 4]]) * np.array([target, 1.0])
+    return ProtoPINVRegressor(n_prototypes=12, hidden_sizes=30, max_epochs=20, random_state=0).fit(
+        X, y
+    )
+
+
+def test_what_float32_loses_is_told_and_what_it_cannot_hold_refused(tmp_path: Path) -> None:
+    X = given("numbers")
+    estimator = type(model("number"))(**{**model("number").get_params(), "scaling": "feature"})
+    stamps = X + np.array([1.7e9, 0, 0, 0, 0, 0])  # seconds, of which float32 knows hundreds
+    estimator.fit(stamps, X[:, 0])
+    exported = estimator.export(tmp_path / "net.onnx", X=stamps)
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    found = session.run(None, {"X": stamps.astype(np.float32)})[0][:, 0]
+    wanted = estimator.predict(stamps)
+    off = np.sqrt(((found - wanted) ** 2).mean()) / wanted.std()
+    assert exported.change["difference_by_spread"] == pytest.approx(off, rel=0.05)
+    assert off > 0.1
+    with pytest.raises(ExportError, match="holds numbers of float32"):
+        far_off(1e-42).export(tmp_path / "net.c")
+    assert not (tmp_path / "net.c").exists()
+
+
+@needs_gcc
+def test_targets_of_other_sizes_have_scales_of_their_own(tmp_path: Path) -> None:
+    estimator = far_off(1.0, 1e7)
+    X = given("numbers")
+    exported = estimator.export(tmp_path / "net.c", dtype="int8", calibration=X, X=X)
+    assert exported.change["difference_by_spread"] < 0.2  # of either
+    found = call(compiled(tmp_path / "net.c").net_predict, X, 2)
+    wanted = estimator.predict(X)
+    assert (np.sqrt(((found - wanted) ** 2).mean(0)) < 0.2 * wanted.std(0)).all()
+    for dtype in ("float32", "int8"):  # stored cases are judged in the units of each output
+        estimator.export(tmp_path / "net.c", dtype=dtype, calibration=None)
+        sources = [str(tmp_path / name) for name in ("net.c", "net_test.c")]
+        run([GCC, *STRICT, *sources, "-o", str(tmp_path / "cases"), "-lm"])
+        run([str(tmp_path / "cases")])
+
+
+def test_many_rows_of_large_numbers_are_not_rounded_away(monkeypatch) -> None:
+    """Thin factors of the first layer must hold for a feature whose weights are tiny."""
+    monkeypatch.setattr("protopinv.network.MUCH_WORK", 1)
+    X = given("numbers") * np.array([1e14, 1, 1, 1, 1, 1])
+    estimator = ProtoPINVClassifier(
+        n_prototypes=2, hidden_sizes=40, max_epochs=5, scaling="feature", random_state=0
+    ).fit(X, X[:, 0] > 0)
+    many, one_by_one = estimator.predict_proba(X), [estimator.predict_proba(x[None]) for x in X]
+    np.testing.assert_allclose(many, np.vstack(one_by_one), atol=1e-9)
+
+
+def test_rows_to_compare_on_are_checked_before_anything_is_written(tmp_path: Path) -> None:
+    estimator, X = model("classes"), flat("classes")
+    y = estimator.predict(X)
+    column = estimator.export(tmp_path / "a.safetensors", dtype="int8", X=X, y=y[:, None])
+    assert column.change["accuracy_before"] == 1
+    for options, message in [
+        ({"X": X[:, :3]}, "features"),
+        ({"X": X, "y": np.r_[y, y]}, "one row per sample"),
+        ({"X": X * np.nan}, "NaN"),
+        ({"calibration": X[:, :3], "dtype": "int8"}, "features"),
+        ({"calibration": X}, "Calibration is for int8"),
+    ]:
+        with pytest.raises((ConfigError, DataError), match=message):
+            estimator.export(tmp_path / "net.c", **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
+
+
+def test_a_network_that_answers_with_a_constant_is_exported_too(tmp_path: Path) -> None:
+    X = np.ones((60, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator = ProtoPINVRegressor(n_prototypes=5, hidden_sizes=6, max_epochs=3).fit(
+            X, np.arange(60.0)
+        )
+    for name in ("net.onnx", "net.c", "net.mjs", "small.safetensors"):
+        estimator.export(tmp_path / name)
+    assert "# m" in card(saved_model(estimator), "m", "1")
+
+
+def test_rows_stay_at_home_if_asked(tmp_path: Path) -> None:
+    X = given("numbers")
+    marked = X.copy()
+    marked[0, 0] = 1234.5625  # the first row is among the examples
+    estimator = ProtoPINVRegressor(n_prototypes=5, hidden_sizes=6, max_epochs=3).fit(
+        marked, X[:, 0]
+    )
+    for examples in (True, False):
+        estimator.export(tmp_path / "net.c", examples=examples)
+        estimator.export(tmp_path / "net.safetensors", examples=examples)
+        assert ("1234.5625" in (tmp_path / "net_test.c").read_text()) == examples
+        raw = np.array([1234.5625]).tobytes()
+        assert (raw in (tmp_path / "net.safetensors").read_bytes()) == examples
+
+
+def test_labels_that_a_format_would_change_are_refused(tmp_path: Path) -> None:
+    X = given("classes")
+    large = np.where(X[:, 0] > 0, 2**53 + 1, 3)
+    estimator = ProtoPINVClassifier(n_prototypes=5, hidden_sizes=6, max_epochs=3).fit(X, large)
+    with pytest.raises(ExportError, match="Labels of JavaScript"):
+        estimator.export(tmp_path / "net.mjs")
+    estimator.export(tmp_path / "net.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    found = session.run(["label"], {"X": X.astype(np.float32)})[0]
+    assert set(found.tolist()) <= {2**53 + 1, 3}
+    zero = np.where(X[:, 0] > 0, "a\0b", "c").astype(object)
+    estimator.fit(X, zero)
+    with pytest.raises(ExportError, match="zero byte"):
+        estimator.export(tmp_path / "net.c")
+    with pytest.raises(ExportError, match=r"math\.h is one"):
+        model("classes").export(tmp_path / "math.c")
+    assert [path.name for path in tmp_path.iterdir()] == ["net.onnx"]
 
 
 def test_names_from_strangers_stay_names(tmp_path: Path) -> None:

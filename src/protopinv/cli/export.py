@@ -7,6 +7,7 @@ import typer
 
 from protopinv.cli.options import AsJson, ModelPath, Target
 from protopinv.cli.output import answer
+from protopinv.errors import ExportError
 
 
 def export(
@@ -24,6 +25,10 @@ def export(
         str | None, typer.Option(help="Rows that say how far predictions move; a table or a set.")
     ] = None,
     target: Target = None,
+    examples: Annotated[
+        bool,
+        typer.Option(help="Take a few training rows along, by which the model can be checked."),
+    ] = True,
     as_json: AsJson = False,
 ) -> None:
     """Write a model as ONNX, C99, JavaScript or a smaller model file.
@@ -35,8 +40,13 @@ def export(
     from protopinv.cli.rows import model_at, rows_for
     from protopinv.cli.tasks import require_targets
 
+    if output.resolve() == Path(model).resolve():
+        raise ExportError(
+            f"An export must leave the model as it is. {output} is the model itself. Name another "
+            "file."
+        )
     estimator = model_at(model)
-    given: dict[str, Any] = {}
+    given: dict[str, Any] = {"examples": examples}
     if calibrate is not None:
         given["calibration"] = rows_for(estimator, calibrate, target, split="train").X
     if data is not None:

@@ -105,13 +105,21 @@ class NetworkEstimator(BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _outputs(self, X: Any) -> torch.Tensor:
-        """Raw outputs in float64, on the host, a bounded piece of rows at a time."""
+        """Raw outputs in float64, on the host."""
         if not hasattr(self, "network_"):
             check_is_fitted(self, "network_")
+        return self._answers(self._valid(X))
+
+    def _valid(self, X: Any) -> Any:
+        """Rows to predict, checked: names, width, finite numbers."""
         X = flat_images(X)
         if not self._clearly_valid(X):
             with data_errors():
                 X = validate_data(self, X, reset=False, dtype="numeric", accept_sparse="csr")
+        return X
+
+    def _answers(self, X: Any) -> torch.Tensor:
+        """The same for rows that were checked, a bounded piece of them at a time."""
         network, front, device = self._placed()
         size = piece_rows(max(network.sizes), front, device) * (PIECES if front is None else 1)
         starts = range(0, X.shape[0], size)

@@ -1,5 +1,6 @@
 """Estimators to formats of others, and what that changes."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,7 @@ from torch import nn
 
 from protopinv import __version__, model_file
 from protopinv import export as formats
-from protopinv.errors import ConfigError, ExportError
-from protopinv.estimators.door import flat_images
+from protopinv.errors import ConfigError, DataError, ExportError
 from protopinv.estimators.fitting import ProtoPINV
 from protopinv.estimators.saving import save, saved_model
 from protopinv.export import Exported
@@ -33,49 +33,75 @@ def export(
     calibration: Any = None,
     X: Any = None,
     y: Any = None,
+    examples: bool = True,
 ) -> Exported:
     """Write the network of a fitted estimator in the format that the ending names."""
     path, model = Path(path), saved_model(estimator)
-    if y is not None and X is None:
-        raise ConfigError("Targets belong to rows. Got y without X. Give X too.")
-    seen = estimator.examples_ if X is None else np.asarray(flat_images(X))
+    if calibration is not None and (dtype != "int8" or path.suffix == ".safetensors"):
+        raise ConfigError(
+            f"Calibration is for int8 in C. Got it for {path.suffix} in {dtype}. Leave it out."
+        )
+    rows = None if calibration is None else np.asarray(estimator._valid(calibration))
+    seen, truth = _compared(estimator, X, y)
+    if not examples:
+        model = replace(model, examples=model.examples[:0])
     description = formats.describe(model)
     if path.suffix == ".safetensors":
-        save(estimator, path, bank=False, dtype=dtype, examples=True)
+        save(estimator, path, bank=False, dtype=dtype, examples=examples)
         exported = Exported((path,), "safetensors", dtype, description.operations)
         outputs: Outputs = formats.describe(model_file.load(path)).outputs
     else:
-        rows = None if calibration is None else np.asarray(flat_images(calibration))
+        if rows is None and dtype == "int8":
+            rows = estimator.examples_
         exported, outputs = formats.write(
             description, path, dtype=dtype, rows=rows, version=__version__
         )
     if len(seen) == 0 or (X is None and dtype in ("float32", "float64")):
         return exported
-    return replace(exported, change=_change(estimator, seen, outputs(seen), y))
+    return replace(exported, change=_change(estimator, seen, outputs(seen), truth))
+
+
+def _compared(estimator: ProtoPINV, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Rows to compare on, and their targets, checked before anything is written."""
+    if X is None:
+        if y is not None:
+            raise ConfigError("Targets belong to rows. Got y without X. Give X too.")
+        return estimator.examples_, None
+    seen = np.asarray(estimator._valid(X))
+    if y is None:
+        return seen, None
+    objective = estimator.objective_
+    truth = np.asarray(y)
+    wanted = (len(seen),) if isinstance(objective, Classes) else (len(seen), objective.n_outputs)
+    if truth.size != math.prod(wanted):
+        raise DataError(
+            f"Targets must have one row per sample, shape {wanted}. Got shape {truth.shape}. Check "
+            "how the two were split."
+        )
+    return seen, truth.reshape(wanted)
 
 
 def _change(
-    estimator: ProtoPINV, X: NDArray[Any], after: NDArray[np.float64], y: Any
+    estimator: ProtoPINV, X: NDArray[Any], after: NDArray[np.float64], truth: Any
 ) -> dict[str, float]:
     """How predictions move, and what that costs where the truth is known."""
-    before = estimator._outputs(np.asarray(X)).numpy()
+    before = estimator._answers(X).numpy()
     objective = estimator.objective_
     found: dict[str, float] = {"rows": len(X)}
     if isinstance(objective, Numbers):
-        spread = max(float(np.std(before)), np.finfo(np.float64).tiny)
-        found["largest_difference"] = float(np.abs(after - before).max())
-        found["difference_by_spread"] = float(np.sqrt(((after - before) ** 2).mean()) / spread)
-        if y is not None:
-            truth = np.asarray(y, dtype=np.float64).reshape(len(after), -1)
+        old, new = (objective.decode(each).reshape(len(X), -1) for each in (before, after))
+        spread = np.maximum(old.std(axis=0), np.finfo(np.float64).tiny)
+        found["largest_difference"] = float(np.abs(new - old).max())
+        # of the target that it hurts most
+        found["difference_by_spread"] = float((np.sqrt(((new - old) ** 2).mean(0)) / spread).max())
+        if truth is not None:
             scatter = ((truth - truth.mean(0)) ** 2).sum(0)
-            for name, outputs in (("r2_before", before), ("r2_after", after)):
-                decoded = objective.decode(outputs).reshape(len(after), -1)
-                found[name] = float((1 - ((decoded - truth) ** 2).sum(0) / scatter).mean())
+            for name, numbers in (("r2_before", old), ("r2_after", new)):
+                found[name] = float((1 - ((numbers - truth) ** 2).sum(0) / scatter).mean())
         return found
     answers = [objective.decode(outputs) for outputs in (before, after)]
     found["same_labels"] = float((answers[0] == answers[1]).mean())
-    if y is not None:
-        truth = np.asarray(y)
+    if truth is not None:
         for name, labels in zip(("accuracy_before", "accuracy_after"), answers, strict=True):
             found[name] = float((labels == truth).mean())
     return found
@@ -115,7 +141,7 @@ def to_sklearn(estimator: ProtoPINV) -> Any:
         network = MLPClassifier(**shape)
         binarizer = LabelBinarizer()
         if isinstance(objective, Labels):
-            binarizer.fit(np.eye(objective.n_outputs, dtype=int)[:, : objective.n_outputs])
+            binarizer.fit(np.eye(objective.n_outputs, dtype=int))
             binarizer.sparse_input_ = False
         else:
             binarizer.fit(estimator.classes_)

@@ -1,6 +1,8 @@
 """Estimators to model files and back."""
 
+import re
 from dataclasses import asdict, replace
+from inspect import signature
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,10 @@ from protopinv.errors import ConfigError, ModelFileError
 from protopinv.estimators.checks import torch_ready
 from protopinv.estimators.classifier import ProtoPINVClassifier
 from protopinv.estimators.fitting import ProtoPINV
-from protopinv.estimators.images import flattened, nested
+from protopinv.estimators.images import COPIES, STEM, flattened, nested
 from protopinv.estimators.regressor import ProtoPINVRegressor
 from protopinv.objective import Classes, Labels, Numbers, Objective
-from protopinv.train.config import TrainConfig
+from protopinv.train.config import FIELDS, TrainConfig
 from protopinv.train.history import History
 
 # The task that a file names, its objective, and the estimator that it makes.
@@ -27,6 +29,10 @@ TASKS: dict[str, tuple[type[Objective], type[ProtoPINV]]] = {
     "multi-label": (Labels, ProtoPINVClassifier),
     "regression": (Numbers, ProtoPINVRegressor),
 }
+
+
+# Types of labels, as NumPy writes them.
+TYPE = re.compile(r"[<>|=]?[biufU]\d{1,9}")
 
 
 def task_of(estimator: ProtoPINV) -> str:
@@ -100,15 +106,25 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
         )
     kind, estimator_class = TASKS[saved.task]
     try:
+        saved = _known(saved, estimator_class)
         given = {name: _tupled(value) for name, value in saved.parameters.items()}
         if isinstance(given.get("class_weight"), tuple):
             given["class_weight"] = dict(saved.parameters["class_weight"])
+        if given.get("device", "auto") not in ("auto", "cpu"):
+            raise ValueError(f"device {given['device']!r:.20}")
         estimator: Any = estimator_class(**nested(given))
         estimator.config()
         estimator.config_ = TrainConfig(**{k: _tupled(v) for k, v in saved.config.items()})
         estimator.objective_ = _objective(kind, saved.objective)
         estimator.history_ = History.from_dict(saved.history)
-    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
+    except (
+        TypeError,
+        ValueError,
+        KeyError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         raise ModelFileError(
             f"A model file must hold a configuration this version knows. {path} does not "
             f"({error}). Upgrade protopinv, or train the model again."
@@ -135,6 +151,19 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
         estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
     loaded: ProtoPINVClassifier | ProtoPINVRegressor = estimator
     return loaded
+
+
+def _known(saved: model_file.SavedModel, estimator: type[ProtoPINV]) -> model_file.SavedModel:
+    """A newer file without the hyperparameters and facts that this version has never heard of."""
+    if not saved.is_newer:
+        return saved
+    names = {*signature(estimator).parameters, *STEM, *COPIES}
+    return replace(
+        saved,
+        parameters={name: v for name, v in saved.parameters.items() if name in names},
+        config={name: v for name, v in saved.config.items() if name in FIELDS},
+        history={name: v for name, v in saved.history.items() if name in vars(History())},
+    )
 
 
 def _objective(kind: type[Objective], described: dict[str, Any]) -> Objective:
@@ -166,7 +195,9 @@ def _typed(labels: list[Any], dtype: Any) -> NDArray[Any]:
     """Labels as the array they were, whose type is no wider than they are."""
     found = np.array(labels, dtype=object)
     if dtype != "|O":
-        kind = np.dtype(str(dtype))
+        if not isinstance(dtype, str) or not TYPE.fullmatch(dtype):
+            raise ValueError(f"labels of type {dtype!r:.20}")
+        kind = np.dtype(dtype)
         widest = np.array(labels).dtype if kind.kind == "U" else kind
         if kind.kind not in "biufU" or kind.itemsize > widest.itemsize:
             raise ValueError(f"labels of type {dtype!r:.20}")

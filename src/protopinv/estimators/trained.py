@@ -71,8 +71,8 @@ class BankEstimator(NetworkEstimator):
         """Write the fitted model to a file that ``protopinv.load`` reads.
 
         Without the ``bank`` the file is smaller; it predicts, and cannot be trained further.
-        ``dtype`` is the type of number of the network: float64 predicts the same bit for bit,
-        float32, float16 and int8 are smaller. ``examples`` are up to 32 training rows, by which a
+        ``dtype`` is the type of number of the network: float64 loses nothing, float32, float16 and
+        int8 are smaller. ``examples`` are up to 32 training rows, by which a
         loaded model is checked; leave them out where rows must not travel.
         """
         from protopinv.estimators.saving import save
@@ -87,23 +87,26 @@ class BankEstimator(NetworkEstimator):
         calibration: Any = None,
         X: Any = None,
         y: Any = None,
+        examples: bool = True,
     ) -> "Exported":
         """Write the network in a foreign format, by the ending: .onnx, .c, .mjs or .safetensors.
 
         ``dtype`` is "int8" or "float32" for .c, and any that ``save`` takes for .safetensors. The
         ranges of int8 are taken from ``calibration``, rows like those of training, or from the
         examples in the model, which are few. Rows ``X`` say how far predictions move, and targets
-        ``y`` what that costs.
+        ``y`` what that costs. Up to 32 training rows go along in a model file, and 8 in the stored
+        cases of C; without ``examples`` none do.
         """
         from protopinv.estimators.exporting import export
 
-        return export(self, path, dtype=dtype, calibration=calibration, X=X, y=y)
+        return export(self, path, dtype=dtype, calibration=calibration, X=X, y=y, examples=examples)
 
     def to_sklearn(self) -> Any:
         """An ordinary fitted MLPClassifier or MLPRegressor that predicts the same.
 
-        Raises ExportError for a network that these do not have: another activation than relu,
-        tanh, sigmoid and identity, a stem, bent columns.
+        A regressor's bounds are not part of it: for rows far from all others it may answer with
+        any number. Raises ExportError for a network that these do not have: another activation
+        than relu, tanh, sigmoid and identity, a stem, bent columns.
         """
         from protopinv.estimators.exporting import to_sklearn
 

@@ -198,8 +198,7 @@ def write_c(description: Description, name: str, stem: str, about: Sequence[str]
     """
     writer = _Writer(description)
     body = writer.body()
-    writer.constants.size += names_bytes(description)
-    outputs = description.answer.n_outputs
+    writer.constants.size += answer_bytes(description)
     helpers = [FUNCTIONS[function] for function in FUNCTIONS if function in writer.used]
     code = [
         *preamble(about, stem, writer.constants.size, writer.static_bytes),
@@ -211,9 +210,10 @@ def write_c(description: Description, name: str, stem: str, about: Sequence[str]
         f"void {name}_outputs(const float *x, float *outputs)\n{{\n{body}}}\n",
         *answers(description, name),
     ]
-    cases = description.examples[:8]
+    cases = description.examples[:8].astype(np.float32)
     expected = description.outputs(cases)
-    test = test_program(name, stem, cases, expected, outputs, absolute=1e-4, relative=1e-4)
+    allowed = 2e-4 * np.abs(expected).max(axis=0, initial=0.0)
+    test = test_program(name, stem, cases, expected, allowed)
     memory = writer.constants.size, writer.static_bytes
     header = header_text(description, name, stem, about, memory)
     return Source("".join(code), header, test, *memory)
@@ -362,14 +362,21 @@ def answers(description: Description, name: str, *, whole: bool = False) -> list
     return [_label_code(name, k, whole=whole)]
 
 
-def names_bytes(description: Description) -> int:
-    """Names of classes, and a pointer of 32 bits to each; nothing without classes."""
-    if not isinstance(description.answer, ClassAnswer):
-        return 0
-    return sum(len(label.encode()) + 1 + 4 for label in description.labels)
+def answer_bytes(description: Description) -> int:
+    """Constants behind the network: names of classes with a pointer of 32 bits each, or bounds."""
+    answer = description.answer
+    if isinstance(answer, ClassAnswer):
+        return sum(len(label.encode()) + 1 + 4 for label in description.labels)
+    bounded = isinstance(answer, NumberAnswer) and answer.low is not None
+    return 8 * answer.n_outputs if bounded else 0
 
 
 def _class_names(description: Description, name: str) -> str:
+    if any("\0" in label for label in description.labels):
+        raise ExportError(
+            "Names of classes end in C where they have a zero byte. One of this model has one. "
+            "Export to another format, or rename the class."
+        )
     labels = "".join(f"    {c_string(label)},\n" for label in description.labels).rstrip(",\n")
     return f"\nconst char *const {name}_names[{len(description.labels)}] = {{\n{labels}\n}};\n"
 
@@ -458,8 +465,9 @@ int {name}_predict(const float *x);
 int {name}_probabilities(const float *x, float *probabilities);
 """
     elif isinstance(answer, NumberAnswer):
+        kept = "" if answer.low is None else ", kept near those it was trained on"
         declared = f"""\
-/* The numbers of a row, kept near those it was trained on. */
+/* The numbers of a row{kept}. */
 void {name}_predict(const float *x, float *numbers);
 """
     else:
@@ -514,15 +522,12 @@ def _feature_comments(description: Description) -> str:
 def test_program(
     name: str,
     stem: str,
-    cases: Rows,
+    cases: NDArray[Any],
     expected: Rows,
-    k: int,
-    *,
-    absolute: float,
-    relative: float,
+    allowed: Rows,
 ) -> str:
     """A program that tries stored cases: 0 if every output is near enough."""
-    n = len(cases)
+    n, k = len(cases), len(allowed)
     if n == 0:
         cases, expected = np.zeros((1, cases.shape[1])), np.zeros((1, k))
     d = cases.shape[1]
@@ -539,6 +544,9 @@ static const float rows[{len(cases)}][{d}] = {{
 static const float expected[{len(cases)}][{k}] = {{
 {_nested(expected)}
 }};
+static const float allowed[{k}] = {{
+{c_numbers(allowed)}
+}};
 
 int main(void)
 {{
@@ -548,8 +556,7 @@ int main(void)
         {name}_outputs(rows[i], outputs);
         for (int j = 0; j < {k}; j++) {{
             const float off = fabsf(outputs[j] - expected[i][j]);
-            const float allowed = {absolute}f + {relative}f * fabsf(expected[i][j]);
-            if (!(off <= allowed)) {{
+            if (!(off <= allowed[j])) {{
                 printf("case %d, output %d: %g instead of %g\\n", i, j, (double)outputs[j],
                        (double)expected[i][j]);
                 return 1;

@@ -7,10 +7,10 @@ import numpy as np
 from protopinv.export.c import (
     Constants,
     Source,
+    answer_bytes,
     answers,
     header_text,
     mask_of,
-    names_bytes,
     preamble,
     test_program,
 )
@@ -97,13 +97,15 @@ def write_c_int8(
     ]
     sizes = [max(widths[0:-1:2]), max(widths[1:-1:2], default=0)]
     static = sum(sizes)
-    constants.size += names_bytes(description)
+    constants.size += answer_bytes(description)
     calls = [_call(layer, number, constants) for number, layer in enumerate(model.layers)]
     k = description.answer.n_outputs
     last = len(model.layers) - 1
     here = f"buffer_{last % 2}"
     n, m = model.layers[-1].weights.shape[1:]
-    scale = c_numbers(np.array([model.output_scale])).strip()
+    scale = c_numbers(model.output_scale[:1]).strip()
+    if len(model.output_scale) > 1:
+        scale = f"{constants.add('output_scale', model.output_scale, 'float')}[j]"
     buffers = "".join(
         f"static int8_t buffer_{number}[{size}];\n" for number, size in enumerate(sizes) if size
     )
@@ -142,9 +144,9 @@ void {name}_outputs(const float *x, float *outputs)
         whole,
         *answers(description, name, whole=True),
     ]
-    cases = description.examples[:8]
+    cases = description.examples[:8].astype(np.float32)
     expected = model.outputs(cases)
-    test = test_program(name, stem, cases, expected, k, absolute=0.0, relative=0.0)
+    test = test_program(name, stem, cases, expected, np.zeros(k))
     header = header_text(description, name, stem, about, (constants.size, static), whole=True)
     return Source("".join(code), header, test, constants.size, static)
 

@@ -60,7 +60,8 @@ def _data(model: SavedModel) -> list[str]:
 
 def _training(model: SavedModel) -> list[str]:
     history: Mapping[str, Any] = model.history
-    lines = [f"- epochs: {len(history['loss'])}, {history['ending']}, {history['seconds']:.3g} s"]
+    ended = markdown_text(history["ending"])
+    lines = [f"- epochs: {len(history['loss'])}, {ended}, {history['seconds']:.3g} s"]
     kept, scores = history.get("kept_epoch"), history.get("validation_score") or []
     if kept is not None and kept < len(scores):
         lines.append(f"- {MEASURES[model.task]} on rows held out or in folds: {scores[kept]:.4f}")
@@ -85,7 +86,7 @@ def _sizes(model: SavedModel) -> list[str]:
 
 def _use(model: SavedModel, version: str) -> list[str]:
     return [
-        f"Written with protopinv {version}:",
+        f"With protopinv {version} or later:",
         "",
         "```python",
         "from protopinv import load",
@@ -97,7 +98,7 @@ def _use(model: SavedModel, version: str) -> list[str]:
         "It is meant for rows like those it was trained on. For rows far from them its answers "
         + (
             "are kept near the range of the training targets, and are not to be relied on."
-            if model.task == "regression"
-            else "may be sure and wrong."
+            if model.objective.get("low") is not None
+            else "may be far off, and seem sure."
         ),
     ]

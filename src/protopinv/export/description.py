@@ -84,7 +84,7 @@ def describe(model: SavedModel) -> Description:
     first, *others = (_affine(W) for W in model.network.weights)
     used = np.arange(first.n_inputs)
     if not isinstance(model.front, Stem):
-        used = _used(first, scale)
+        used = _used(first, model, scale)
     mean, scale = mean[used], scale[used]
     first = replace(first, weights=first.weights[:, used])
     layers = _layers(first, others, model.network.activation, mean, scale)
@@ -115,11 +115,18 @@ def _answer(model: SavedModel) -> Answer:
     return NumberAnswer(n_outputs, low, high)
 
 
-def _used(first: Affine, scale: Rows) -> NDArray[np.int64]:
-    """Features with weights; all of them if only few have none."""
-    size = np.abs(first.weights[0]).max(axis=1) / scale
+def _used(first: Affine, model: SavedModel, scale: Rows) -> NDArray[np.int64]:
+    """Features with weights; all of them if only few have none.
+
+    A weight counts by how far its feature is known to vary: by its scale, or in the examples.
+    """
+    spread = 1 / scale
+    if len(model.examples) and model.front is None:
+        rows = model.examples.numpy().astype(np.float64)
+        spread = np.maximum(spread, np.abs(rows - rows.mean(axis=0)).max(axis=0))
+    size = np.abs(first.weights[0]).max(axis=1) * spread
     used = np.flatnonzero(size > UNUSED * size.max())
-    return used if len(used) < MANY * len(size) else np.arange(len(size))
+    return used if 0 < len(used) < MANY * len(size) else np.arange(len(size))
 
 
 def _front(model: SavedModel, used: NDArray[np.int64]) -> Iterator[Step]:
@@ -186,7 +193,7 @@ def smallest(layer: Affine, scale: Rows) -> Sequence[Affine]:
     Rows of the matrix are compared in the scale of their features.
     """
     (W,) = layer.weights
-    factors = thin_factors(torch.from_numpy(W / scale[:, None]))
+    factors = thin_factors(torch.from_numpy(W / scale[:, None])) if W.any() else None
     if factors is None:
         return [layer]
     left, right = (factor.numpy() for factor in factors)

@@ -145,6 +145,7 @@ const made = model.steps.map(({ type, ...given }) => steps[type](given));
 function check(rows) {
   if (!Array.isArray(rows)) throw new TypeError("Rows must be an array. Wrap a single row.");
   rows.forEach((row, i) => {
+    if (typeof row === "number") throw new TypeError("Rows must be arrays. Wrap a single row.");
     if (row.length !== model.inputs)
       throw new RangeError(`Rows must have ${model.inputs} numbers. Row ${i} has ${row.length}.`);
     for (const value of row)
@@ -201,6 +202,10 @@ export function predict(rows) {
 """
 
 
+# Larger whole numbers are not told apart.
+EXACT = 2**53 - 1
+
+
 def write_javascript(description: Description, about: Sequence[str]) -> str:
     """The module as text."""
     answer = description.answer
@@ -212,6 +217,11 @@ def write_javascript(description: Description, about: Sequence[str]) -> str:
     }
     if isinstance(answer, ClassAnswer):
         info["classes"], code = answer.labels.tolist(), CLASSES
+        if any(type(label) is int and abs(label) > EXACT for label in info["classes"]):
+            raise ExportError(
+                f"Labels of JavaScript must be whole numbers up to {EXACT}. One of this model is "
+                "larger. Use smaller labels, or texts."
+            )
     elif isinstance(answer, NumberAnswer):
         code = NUMBERS
         if answer.low is not None and answer.high is not None:

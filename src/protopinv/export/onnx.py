@@ -213,5 +213,10 @@ def _labels(answer: ClassAnswer, kinds: Any) -> tuple[Any, int]:
     if labels.dtype.kind == "b":
         return labels.astype(np.bool_), kinds.BOOL
     if labels.dtype.kind in "iu":
+        if labels.dtype.kind == "u" and labels.max() > np.iinfo(np.int64).max:
+            raise ExportError(
+                f"Labels of ONNX must fit into 64 bits with a sign. {labels.max()} does not. Use "
+                "smaller labels."
+            )
         return labels.astype(np.int64), kinds.INT64
-    return labels.astype(np.float32), kinds.FLOAT
+    return labels.astype(np.float64), kinds.DOUBLE

@@ -9,21 +9,33 @@ A row becomes whole numbers feature by feature, (x - middle) * factor, and bent 
 of where each number begins: no function of math.h is called on the way to a label.
 """
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protopinv.errors import ExportError
+from protopinv.errors import ExportError, ExportWarning
 from protopinv.export.description import Description
-from protopinv.export.steps import ACTIVATIONS, Activate, Affine, Bend, Pick, Rows, Shift
+from protopinv.export.steps import (
+    ACTIVATIONS,
+    Activate,
+    Affine,
+    Bend,
+    NumberAnswer,
+    Pick,
+    Rows,
+    Shift,
+)
 
 LOW, HIGH = -128, 127
 # Outputs are scaled such that those of the calibration rows have about so many bits.
 OUTPUT_BITS = 24
 # A feature that does not vary in the calibration rows is given so many standard deviations.
 DEVIATIONS = 3.0
+# Fewer rows than these do not say what the ranges are.
+FEW = 16
 # With more inputs a sum of products may leave 31 bits.
 MOST_INPUTS = 2**15
 LONGEST_SHIFT = 61
@@ -63,7 +75,8 @@ class Entry:
         if len(self.bent):
             with np.errstate(over="ignore", invalid="ignore"):
                 place = (X[:, self.bent] - self.centre) / self.width
-            found[:, self.bent] = np.searchsorted(self.starts, place, side="right") - 127
+            behind = np.searchsorted(self.starts, place, side="right")
+            found[:, self.bent] = np.where(np.isnan(place), 0, behind) - 127
         return found
 
 
@@ -94,11 +107,14 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Quantised:
-    """The whole network; ``output_scale`` makes numbers of its outputs again."""
+    """The whole network; ``output_scale`` makes numbers of its outputs again.
+
+    Classes and labels have one scale for all, so that they can be compared; numbers one each.
+    """
 
     entry: Entry
     layers: tuple[Layer, ...]
-    output_scale: np.float32
+    output_scale: NDArray[np.float32]
 
     def whole(self, X: NDArray[Any]) -> NDArray[np.int64]:
         """Outputs as whole numbers."""
@@ -124,6 +140,14 @@ def multiply(
 def quantise(description: Description, rows: Rows) -> Quantised:
     """The network in whole numbers, with the ranges of its activations on these rows."""
     columns, front, pairs = _parts(description)
+    if 0 < len(rows) < FEW:
+        warnings.warn(
+            ExportWarning(
+                f"Ranges of int8 should come from many rows. There were {len(rows)}. Give some of "
+                "the training rows: calibration=rows, or --calibrate."
+            ),
+            stacklevel=2,
+        )
     if len(rows) == 0:
         raise ExportError(
             "Whole numbers are calibrated on rows. This model holds no examples, and none were "
@@ -132,15 +156,22 @@ def quantise(description: Description, rows: Rows) -> Quantised:
     seen = np.asarray(rows, dtype=np.float64)
     entry, (first, name) = _entry(columns, front, *pairs[0], seen, description)
     pairs = _even([(first, name), *pairs[1:]], seen := _entered(entry, seen))
-    layers, scale, zero = [], 1.0, 0
+    layers: list[Layer] = []
+    scale: Any = 1.0
+    zero = 0
+    apart = isinstance(description.answer, NumberAnswer)
     for number, (affine, name) in enumerate(pairs):
         before = affine(seen)
         seen = ACTIVATIONS[name](before)
         last = number == len(pairs) - 1
-        layer, scale, zero = _layer(affine, name, before, scale, zero, last=last)
+        if last:
+            largest = np.abs(before).max(axis=0 if apart else None, keepdims=True).reshape(-1)
+            layer, scale = _last_layer(affine, largest / 2**OUTPUT_BITS, scale, zero)
+        else:
+            layer, scale, zero = _layer(affine, name, before, scale, zero)
         layers.append(layer)
     entry, layers[0] = _without_zeros(entry, layers[0])
-    return Quantised(entry, tuple(layers), np.float32(scale))
+    return Quantised(entry, tuple(layers), np.asarray(scale, dtype=np.float32))
 
 
 def _without_zeros(entry: Entry, layer: Layer) -> tuple[Entry, Layer]:
@@ -258,10 +289,42 @@ def _even(pairs: list[tuple[Affine, str]], rows: Rows) -> list[tuple[Affine, str
     return found
 
 
+def _last_layer(
+    affine: Affine, wanted: Rows, scale: float, zero: int
+) -> tuple[Layer, NDArray[np.float32]]:
+    """The layer whose sums become outputs of these scales, one or one each."""
+    weights, biases, given = _whole_weights(affine, scale, zero)
+    out = np.where(wanted > 0, wanted, 1.0).astype(np.float32)
+    multiplier, shift = _multipliers(given / out.astype(np.float64))
+    return Layer(weights, biases, multiplier, shift, 0, LOW, None, is_last=True), out
+
+
 def _layer(
-    affine: Affine, name: str, before: Rows, scale: float, zero: int, *, last: bool
+    affine: Affine, name: str, before: Rows, scale: float, zero: int
 ) -> tuple[Layer, float, int]:
     """One layer in whole numbers, and scale and zero point of what it gives."""
+    weights, biases, given = _whole_weights(affine, scale, zero)
+    if name in ("relu", "identity"):
+        after = ACTIVATIONS[name](before)
+        out_scale, out_zero = _range(float(after.min()), float(after.max()))
+        lowest = out_zero if name == "relu" else LOW
+        scales = _multipliers(given / out_scale)
+        layer = Layer(weights, biases, *scales, out_zero, lowest, None, is_last=False)
+        return layer, out_scale, out_zero
+    near, far = USEFUL.get(name, (-np.inf, np.inf))
+    inner, centre = _range(max(float(before.min()), near), min(float(before.max()), far))
+    values = ACTIVATIONS[name]((np.arange(LOW, HIGH + 1) - centre) * inner)
+    out_scale, out_zero = _range(float(values.min()), float(values.max()))
+    table = np.clip(np.round(values / out_scale) + out_zero, LOW, HIGH).astype(np.int8)
+    scales = _multipliers(given / inner)
+    layer = Layer(weights, biases, *scales, centre, LOW, table, is_last=False)
+    return layer, out_scale, out_zero
+
+
+def _whole_weights(
+    affine: Affine, scale: float, zero: int
+) -> tuple[NDArray[np.int8], NDArray[np.int32], Rows]:
+    """Weights and biases as whole numbers, and what one of a sum stands for, for every unit."""
     blocks, n_in, n_out = affine.weights.shape
     if n_in > MOST_INPUTS:
         raise ExportError(
@@ -276,35 +339,7 @@ def _layer(
     weights = np.clip(np.round(affine.weights / steps), -HIGH, HIGH)
     sums = weights.sum(axis=1, keepdims=True)
     biases = (np.round(bias / (scale * steps)) - zero * sums).reshape(-1)
-    given = (scale * steps).reshape(-1)
-    table, lowest = None, LOW
-    if last:
-        out_scale, out_zero = float(np.abs(before).max()) / 2**OUTPUT_BITS or 1.0, 0
-        multiplier, shift = _multipliers(given / out_scale)
-    elif name in ("relu", "identity"):
-        after = ACTIVATIONS[name](before)
-        out_scale, out_zero = _range(float(after.min()), float(after.max()))
-        multiplier, shift = _multipliers(given / out_scale)
-        lowest = out_zero if name == "relu" else LOW
-    else:
-        near, far = USEFUL.get(name, (-np.inf, np.inf))
-        inner = _range(max(float(before.min()), near), min(float(before.max()), far))
-        multiplier, shift = _multipliers(given / inner[0])
-        numbers = (np.arange(LOW, HIGH + 1) - inner[1]) * inner[0]
-        values = ACTIVATIONS[name](numbers)
-        out_scale, out_zero = _range(float(values.min()), float(values.max()))
-        table = np.clip(np.round(values / out_scale) + out_zero, LOW, HIGH).astype(np.int8)
-    layer = Layer(
-        weights.astype(np.int8),
-        biases.astype(np.int32),
-        multiplier,
-        shift,
-        inner[1] if table is not None else out_zero,
-        lowest,
-        table,
-        last,
-    )
-    return layer, out_scale, out_zero
+    return weights.astype(np.int8), biases.astype(np.int32), (scale * steps).reshape(-1)
 
 
 def _range(low: float, high: float) -> tuple[float, int]:

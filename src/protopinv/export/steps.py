@@ -121,11 +121,6 @@ class Affine:
         return int(self.weights.shape[0] * self.weights.shape[2])
 
     @property
-    def n_numbers(self) -> int:
-        """What must be stored."""
-        return int(self.weights.size + (self.bias.size if self.has_bias else 0))
-
-    @property
     def has_bias(self) -> bool:
         """Whether anything is added; the first of two factors adds nothing."""
         return bool(self.bias.any())

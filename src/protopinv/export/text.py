@@ -3,25 +3,10 @@
 import html
 import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-# Of C and C++, which a name must not be.
-KEYWORDS = frozenset(
-    (
-        *("alignas", "alignof", "and", "asm", "auto", "bitand", "bitor", "bool", "break", "case"),
-        *("catch", "char", "class", "compl", "const", "continue", "default", "delete", "do"),
-        *("double", "else", "enum", "explicit", "export", "extern", "false", "float", "for"),
-        *("friend", "goto", "if", "inline", "int", "long", "main", "mutable", "namespace", "new"),
-        *("not", "operator", "or", "private", "protected", "public", "register", "restrict"),
-        *("return", "short", "signed", "sizeof", "static", "struct", "switch", "template"),
-        *("this", "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned"),
-        *("using", "virtual", "void", "volatile", "wchar_t", "while", "xor"),
-    )
-)
 
 
 def c_string(text: str) -> str:
@@ -48,7 +33,7 @@ def identifier(name: str) -> str:
     found = re.sub(r"[^a-zA-Z0-9_]", "_", name, flags=re.ASCII)
     if not found or not found[0].isalpha():
         found = f"model_{found}"
-    return f"{found}_model" if found in KEYWORDS else found
+    return found
 
 
 def c_numbers(numbers: NDArray[Any]) -> str:
@@ -77,12 +62,7 @@ def _c_float(number: np.float32) -> str:
     return f"{text}f"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names between commas."""
-    return ", ".join(names)
-
-
 def markdown_text(text: str) -> str:
     """A text that Markdown and HTML show as it is, on one line."""
     flat = json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', '"').replace("\\\\", "\\")
-    return re.sub(r"([\\`*_{}\[\]()#+\-.!|~>])", r"\\\1", html.escape(flat, quote=False))
+    return re.sub(r"([\\`*_{}\[\]()#+\-.!|~>$:])", r"\\\1", html.escape(flat, quote=False))

@@ -3,11 +3,13 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from protopinv.errors import ExportError
@@ -19,6 +21,7 @@ from protopinv.export.onnx import OPSET, write_onnx
 from protopinv.export.quantise import quantise
 from protopinv.export.steps import ClassAnswer, Rows
 from protopinv.export.text import identifier
+from protopinv.export.torch_module import to_torch
 from protopinv.files import replacing, require_file
 
 # Endings, what they stand for, and the types of number each can have.
@@ -28,6 +31,15 @@ SUFFIXES = {
     ".mjs": ("JavaScript", ("float32",)),
     ".js": ("JavaScript", ("float32",)),
 }
+PIECE_ROWS = 1000
+# Names that the header of an export must not have: with a search path they would be taken for C's.
+HEADERS = frozenset(
+    (
+        *("assert", "complex", "ctype", "errno", "fenv", "float", "inttypes", "iso646", "limits"),
+        *("locale", "math", "setjmp", "signal", "stdarg", "stdbool", "stddef", "stdint", "stdio"),
+        *("stdlib", "string", "tgmath", "time", "wchar", "wctype"),
+    )
+)
 FILE_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
 
 
@@ -71,6 +83,7 @@ def write(
         raise ExportError(
             f"{kind} is written in {' or '.join(dtypes)}. Got dtype={dtype!r}. Choose one of these."
         )
+    _require_float32(description, kind)
     require_file(path)
     about = _about(description, dtype, version)
     if kind == "C99":
@@ -83,7 +96,7 @@ def write(
         model = write_onnx(description, _metadata(description), version)
         with replacing(path) as temporary:
             temporary.write_bytes(model.SerializeToString(deterministic=True))
-    return Exported((path,), kind, dtype, description.operations), description.outputs
+    return Exported((path,), kind, dtype, description.operations), rounded_outputs(description)
 
 
 def _write_c(
@@ -94,7 +107,12 @@ def _write_c(
             f"Files of C are called by letters, digits, '_', '-' and '.'. Got {path.name!r}. "
             "Rename it."
         )
-    name, outputs = identifier(path.stem), description.outputs
+    if path.stem in HEADERS:
+        raise ExportError(
+            f"The header of an export must not hide one of C's own. {path.stem}.h is one. Rename "
+            "it."
+        )
+    name, outputs = identifier(path.stem), rounded_outputs(description)
     if dtype == "int8":
         seen = description.examples if rows is None else rows
         whole = quantise(description, np.asarray(seen, dtype=np.float64))
@@ -113,12 +131,39 @@ def _save(source: Source, path: Path) -> tuple[Path, ...]:
         path.with_suffix(".h"): source.header,
         path.with_name(f"{path.stem}_test.c"): source.test,
     }
-    for place in texts:
-        require_file(place)
-    for place, text in texts.items():
-        with replacing(place) as temporary:
+    with ExitStack() as all_or_none:
+        for place, text in texts.items():
+            temporary = all_or_none.enter_context(replacing(place))
             temporary.write_text(text, encoding="ascii")
     return tuple(texts)
+
+
+def rounded_outputs(description: Description) -> Outputs:
+    """What a network answers in float32, to rows in float32."""
+    module = to_torch(description)
+
+    def outputs(X: NDArray[Any]) -> Rows:
+        rows = torch.from_numpy(np.asarray(X, dtype=np.float32))
+        with torch.no_grad():
+            found = torch.cat([module(piece) for piece in rows.split(PIECE_ROWS)])
+        return np.asarray(found.double().numpy())
+
+    return outputs
+
+
+def _require_float32(description: Description, kind: str) -> None:
+    """Raise ExportError unless every number is one in float32 too."""
+    for step in description.steps:
+        for name, numbers in vars(step).items():
+            if not isinstance(numbers, np.ndarray) or numbers.dtype.kind != "f":
+                continue
+            with np.errstate(over="ignore"):
+                rounded = numbers.astype(np.float32)
+            if not np.isfinite(rounded).all() or (numbers.any() and not rounded.any()):
+                raise ExportError(
+                    f"{kind} holds numbers of float32. {name.capitalize()} of this model are up to "
+                    f"{np.abs(numbers).max():.3g}, which is none. Scale the features or the target."
+                )
 
 
 def _about(description: Description, dtype: str, version: str) -> list[str]:

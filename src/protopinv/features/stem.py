@@ -23,6 +23,7 @@ KMEANS_ROUNDS = 10
 LATER_PATCH = 3
 # A file whose maps have more numbers for one image is not one of ours.
 MOST_NUMBERS = 2**22
+MOST_WORK = 2**28
 
 
 Pool = Callable[[Tensor], Tensor]
@@ -150,8 +151,11 @@ class Stem:
             if number > 0:
                 height, width = height // 2, width // 2
             height, width, maps = height - shape[2] + 1, width - shape[3] + 1, 2 * shape[0]
+            work = stage.filters.numel() * max(height, 1) * max(width, 1)
             if min(height, width) < self.pool or maps * height * width > MOST_NUMBERS:
                 return "a stem whose maps are smaller than its fields, or far too large"
+            if max(work, shape[2] ** 2 * height * width) > MOST_WORK:
+                return "a stem that takes far too long"
         return None
 
     @classmethod

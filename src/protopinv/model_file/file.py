@@ -45,6 +45,9 @@ FRONTS: dict[str, type[Front]] = {"stem": Stem, "squash": Squash, "clip": Clip}
 # Outputs of examples may differ by this share of the largest of them; stems work in float32.
 DRIFT = 1e-6
 DRIFT_OF_STEMS = 1e-3
+MOST_EXAMPLES = 256
+# What reading numbers that do not belong together may raise.
+DAMAGE = (KeyError, TypeError, IndexError, ValueError, RuntimeError, ArithmeticError, MemoryError)
 
 
 def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
@@ -107,7 +110,7 @@ def load(path: str | Path) -> SavedModel:
         model = _model(header, tensors)
         fault = _fault(model, tensors)
         drift = 0.0 if fault else _drift(model, tensors["examples.outputs"])
-    except (KeyError, TypeError, IndexError, ValueError, RuntimeError, ArithmeticError) as error:
+    except DAMAGE as error:
         fault = f"{type(error).__name__} on {str(error)[:200]}"
     if fault:
         raise ModelFileError(
@@ -183,6 +186,7 @@ def _model(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedMod
         front=_front(tensors),
         examples=tensors["examples.rows"],
         dtype=dtype,
+        is_newer=int(header["format"].partition(".")[2]) > MINOR,
     )
 
 
@@ -244,11 +248,15 @@ def _network_fault(model: SavedModel) -> str | None:
         return "the layers of the network are neither matrices nor blocks within"
     if any(outputs_of(a) != inputs_of(b) for a, b in pairwise(weights)):
         return "the layers of the network do not follow each other"
+    if not all(bool(W.isfinite().all()) for W in weights):
+        return "weights that are not finite"
     if model.network.activation not in ACTIVATIONS:
         return f"unknown activation {model.network.activation!r:.40}"
     features, n = model.features, model.network.sizes[0]
     if features.mean.shape != (n,) or features.scale.shape != (n,):
         return "the feature map and the network differ in features"
+    if not bool((features.scale > 0).all()):
+        return "features without a scale"
     if features.basis is not None and (features.basis.ndim != 2 or len(features.basis) != n):
         return "the projection and the network differ in features"
     if model.feature_names is not None and len(model.feature_names) != model.n_features:
@@ -261,7 +269,7 @@ def _bank_fault(model: SavedModel) -> str | None:
     if bank is None:
         return None
     parts = (bank.inputs, *bank.hidden, bank.outputs)
-    if any(tensor.ndim != 3 or not tensor.is_floating_point() for tensor in parts):
+    if any(t.ndim != 3 or 0 in t.shape or not t.is_floating_point() for t in parts):
         return "the parts of the bank are not matrices for each member"
     if len({tensor.shape[:2] for tensor in parts}) != 1:
         return "the parts of the bank differ in members or prototypes"
@@ -270,12 +278,14 @@ def _bank_fault(model: SavedModel) -> str | None:
     ridges = (len(bank.inputs), len(bank.hidden) + 1)
     if bank.raw_ridge.shape != ridges or bank.learnable_ridge.shape != ridges:
         return "the ridges of the bank are not one a layer and member"
-    if bank.learnable_ridge.dtype != torch.bool:
+    if bank.learnable_ridge.dtype != torch.bool or not bank.raw_ridge.is_floating_point():
         return "which ridges are learned is not said"
     if bank.inputs.shape[2] != model.features.n_components:
         return "the bank and the feature map differ in features"
     scale = bank.scale
-    if scale is not None and scale.shape != (len(bank.inputs), bank.inputs.shape[2]):
+    if scale is not None and (
+        scale.shape != (len(bank.inputs), bank.inputs.shape[2]) or not scale.is_floating_point()
+    ):
         return "the scales of the bank are not one a feature"
     return None
 
@@ -291,6 +301,8 @@ def _front_fault(model: SavedModel) -> str | None:
 
 def _examples_fault(model: SavedModel, outputs: Tensor) -> str | None:
     rows = model.examples
+    if len(rows) > MOST_EXAMPLES:
+        return f"{len(rows)} examples, more than {MOST_EXAMPLES}"
     if rows.ndim != 2 or outputs.shape != (len(rows), model.network.sizes[-1]):
         return "the examples have no outputs of their own"
     return None if rows.shape[1] == model.n_features else "the examples differ in features"

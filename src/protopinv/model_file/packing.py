@@ -23,6 +23,8 @@ DTYPES = {
 ROUNDING = 1e-10
 # A matrix of more numbers is not written as factors: who reads it makes it whole again.
 MOST_NUMBERS = 2**22
+# Rounding may change a matrix by this share of it; more is no rounding.
+ROUGHEST = 0.1
 
 
 def pack(network: Network, features: FeatureMap, dtype: str) -> dict[str, Tensor]:
@@ -49,7 +51,11 @@ def unpack(
     while f"{len(weights)}.bias" in tensors:
         name = str(len(weights))
         rows, bias = _matrix(tensors, name), tensors[f"{name}.bias"].double()
+        if bias.shape != (*rows.shape[:-2], rows.shape[-1]):
+            raise ValueError("biases that are not one an output")
         if not weights:
+            if not features.mean.shape == features.scale.shape == rows.shape[:1]:
+                raise ValueError("a first layer for other features")
             rows = features.scale[:, None] * rows
             bias = bias - features.mean @ rows
         weights.append(torch.cat([bias.unsqueeze(-2), rows], dim=-2))
@@ -59,32 +65,40 @@ def unpack(
 def _layer(
     name: str, rows: Tensor, bias: Tensor, dtype: str, *, may_factor: bool = False
 ) -> dict[str, Tensor]:
-    factors = thin_factors(rows) if may_factor and rows.numel() <= MOST_NUMBERS else None
+    may_factor = may_factor and rows.numel() <= MOST_NUMBERS and bool(rows.any())
+    factors = thin_factors(rows) if may_factor else None
     parts = {name: rows}
     if factors is not None:
         parts = {f"{name}.left": factors[0], f"{name}.right": factors[1]}
     packed = {f"{name}.bias": bias.float()}
+    if not bool(packed[f"{name}.bias"].isfinite().all()):
+        raise ConfigError(
+            f"The biases of a model must fit into float32. The largest is "
+            f"{float(bias.abs().max()):.3g}. Use float64."
+        )
     for each, matrix in parts.items():
         packed |= _numbers(each, matrix, dtype)
     return packed
 
 
 def _numbers(name: str, matrix: Tensor, dtype: str) -> dict[str, Tensor]:
-    """A matrix as numbers of this type; whole numbers have a scale for each column."""
-    if dtype == "int8":
+    """A matrix as numbers of this type; those of few digits have a scale for each column."""
+    packed = {name: matrix.to(DTYPES[dtype])}
+    if dtype in ("float16", "int8"):
+        most = 127 if dtype == "int8" else 1
         largest = matrix.abs().amax(-2, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
-        scale = (largest / 127).float()
-        return {
-            name: (matrix / scale).round().clamp(-127, 127).to(torch.int8),
-            f"{name}.scale": scale,
-        }
-    numbers = matrix.to(DTYPES[dtype])
-    if not bool(numbers.isfinite().all()):
+        scale = (largest / most).float()
+        numbers = matrix / scale.double()
+        if dtype == "int8":
+            numbers = numbers.round().clamp(-most, most)
+        packed = {name: numbers.to(DTYPES[dtype]), f"{name}.scale": scale}
+    off = (_scaled(packed, name) - matrix).norm()
+    if not bool(off <= ROUGHEST * matrix.norm()):
         raise ConfigError(
             f"The weights of a model must fit into its type of number. The largest is "
-            f"{float(matrix.abs().max()):.3g}, too large for {dtype}. Use float32."
+            f"{float(matrix.abs().max()):.3g}, which {dtype} cannot hold well. Use float64."
         )
-    return {name: numbers}
+    return packed
 
 
 def _matrix(tensors: Mapping[str, Tensor], name: str) -> Tensor:

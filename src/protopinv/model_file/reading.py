@@ -11,11 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from protopinv.errors import ModelFileError
+from protopinv.files import is_file
 
 FORMAT = "protopinv"
 # All text of a file; larger headers are for larger models than these.
 MOST_HEADER_BYTES = 2 * 2**20
 MOST_DIMENSIONS = 4
+MOST_DEPTH = 32
+# Numbers that become objects of Python, one by one.
+MOST_LISTED = 2**20
+# What these must be, whatever else is in the file.
+FIXED = {"stem.image_shape": ("I64", [3]), "stem.pool": ("I64", [])}
 # Every name a tensor may have.
 NAMES = re.compile(
     r"bank\.(inputs|hidden\.\d{1,2}|outputs|raw_ridge|learnable_ridge|scale)"
@@ -44,7 +50,7 @@ BYTES = {
 
 def read_header(path: Path) -> dict[str, Any]:
     """Our header; ModelFileError unless file, names, types, shapes and places hold together."""
-    if not path.is_file():
+    if not is_file(path):
         raise ModelFileError(f"A model file must exist. There is none at {path}. Check the path.")
     try:
         with path.open("rb") as file:
@@ -77,10 +83,32 @@ def read_header(path: Path) -> dict[str, Any]:
 
 def _object(text: str) -> dict[str, Any]:
     """A JSON object in which no name appears twice, and every number is one."""
-    found = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+    found = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
     if not isinstance(found, dict):
         raise ValueError("its header is not an object")
+    _check_depth(found)
+    json.dumps(found, ensure_ascii=False).encode()  # raises for half a character
     return found
+
+
+def _check_depth(value: Any) -> None:
+    level: list[Any] = [value]
+    for _ in range(MOST_DEPTH):
+        level = [
+            below
+            for each in level
+            if isinstance(each, dict | list)
+            for below in (each.values() if isinstance(each, dict) else each)
+        ]
+    if level:
+        raise ValueError(f"its header is nested more than {MOST_DEPTH} deep")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"its header holds {text[:20]}")
+    return number
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -95,30 +123,37 @@ def _refuse(name: str) -> None:
 
 
 def _check_tensors(table: dict[str, Any], size: int) -> None:
-    """Names we know, types and shapes that fill the file without gap or overlap."""
-    places = []
-    for name, entry in table.items():
-        if not NAMES.fullmatch(name):
-            raise ValueError(f"a tensor is called {name[:40]!r}")
-        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-            raise ValueError(f"{name} is not described")
-        shape, place = entry["shape"], entry["data_offsets"]
-        if not _whole(shape) or len(shape) > MOST_DIMENSIONS:
-            raise ValueError(f"the shape of {name} is none")
-        if not _whole(place) or len(place) != 2:
-            raise ValueError(f"the place of {name} is none")
-        if not isinstance(entry["dtype"], str) or entry["dtype"] not in BYTES:
-            raise ValueError(f"the type of {name} is none that we know")
-        if place[1] - place[0] != math.prod(shape) * BYTES[entry["dtype"]]:
-            raise ValueError(f"{name} is of another size than it says")
-        places.append(place)
+    """Tensors we know, which fill the file without gap or overlap."""
     end = 0
-    for start, stop in sorted(places):
+    for start, stop in sorted(_place(name, entry) for name, entry in table.items()):
         if start != end:
             raise ValueError("tensors overlap, or leave gaps")
         end = stop
     if end != size:
         raise ValueError("it is longer or shorter than its tensors")
+
+
+def _place(name: str, entry: Any) -> tuple[int, int]:
+    """Where a tensor lies, whose name, type and shape may be what they are."""
+    if not NAMES.fullmatch(name):
+        raise ValueError(f"a tensor is called {name[:40]!r}")
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise ValueError(f"{name} is not described")
+    dtype, shape, place = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not _whole(shape) or len(shape) > MOST_DIMENSIONS or 0 in shape[1:]:
+        raise ValueError(f"the shape of {name} is none")
+    if not _whole(place) or len(place) != 2:
+        raise ValueError(f"the place of {name} is none")
+    if not isinstance(dtype, str) or dtype not in BYTES:
+        raise ValueError(f"the type of {name} is none that we know")
+    if place[1] - place[0] != math.prod(shape) * BYTES[dtype]:
+        raise ValueError(f"{name} is of another size than it says")
+    listed = name.startswith("history.")
+    if listed and (dtype != "F64" or math.prod(shape) > MOST_LISTED):
+        raise ValueError(f"{name} is not in float64, or far too long")
+    if name in FIXED and (dtype, shape) != FIXED[name]:
+        raise ValueError(f"{name} is of another shape or type than it must be")
+    return place[0], place[1]
 
 
 def _whole(numbers: Any) -> bool:

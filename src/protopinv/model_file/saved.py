@@ -21,7 +21,8 @@ class SavedModel:
     ``objective``, ``parameters``, ``config`` and ``history`` are plain JSON values: what the
     outputs stand for, the parameters as they were given and as they were used, what happened.
     ``examples`` are a few rows as they were trained on. ``dtype`` is the type of number that the
-    network is stored in. Without a ``bank`` it predicts, and cannot be trained further.
+    network is stored in. A file of a newer version ``is_newer``. Without a ``bank`` it predicts,
+    and cannot be trained further.
     """
 
     task: str
@@ -36,6 +37,7 @@ class SavedModel:
     front: Front | None
     examples: Tensor
     dtype: str = "float64"
+    is_newer: bool = False
 
     @property
     def n_features(self) -> int:
@@ -51,4 +53,4 @@ class SavedModel:
         for piece in rows.split(max(1, PIECE_NUMBERS // widest)):
             seen = piece if self.front is None else self.front.features(piece)
             found.append(self.network(seen.double()))
-        return torch.cat(found) if found else self.network(rows.double())
+        return torch.cat(found)

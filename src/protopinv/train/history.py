@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -71,7 +71,19 @@ class History:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "History":
-        """Back from JSON, where a loss that was not finite is null."""
+        """Back from JSON, where a loss that was not finite is null; ValueError for other kinds."""
+        if values["ending"] not in get_args(Ending):
+            raise ValueError(f"a history that ended {values['ending']!r:.30}")
+        for name in ("steps", "skipped_steps", "rate_cuts", "best_epoch", "kept_epoch"):
+            optional = name.endswith("epoch")
+            number = values[name]
+            if (type(number) is not int or number < 0) and not (optional and number is None):
+                raise ValueError(f"a history with {name} of {values[name]!r:.30}")
+        if type(values["seconds"]) not in (int, float):
+            raise ValueError("a history without its time")
+        events = values["events"]
+        if not isinstance(events, list) or not all(isinstance(each, str) for each in events):
+            raise ValueError("a history whose events are not texts")
         losses = {
             name: [math.nan if number is None else float(number) for number in values[name]]
             for name in COLUMNS
