@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import chdir
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -280,7 +281,8 @@ def _emlearn(key: str, plan: ShippingPlan) -> Cell:
     peer = MLPClassifier([width], max_iter=iterations, random_state=0).fit(X / scale, y)
     with TemporaryDirectory() as name:
         place = Path(name)
-        emlearn.convert(peer, dtype="float").save(file=str(place / "peer.h"), name="peer")
+        with chdir(place):  # it compiles what it converts in a folder where it is
+            emlearn.convert(peer, dtype="float").save(file=str(place / "peer.h"), name="peer")
         (place / "peer.c").write_text(
             '#include "peer.h"\nint use(const float *x);\n'
             f"int use(const float *x) {{ return peer_predict(x, {X.shape[1]}); }}\n"
