@@ -147,3 +147,15 @@ def test_what_does_not_fit_a_task_is_refused(
     tables: Path, options: str, code: ExitCode, words: str
 ) -> None:
     assert_refused(run("train", tables / "things.csv", *options.split()), code, words)
+
+
+def test_sorted_files_are_looked_into_all_over(tmp_path: Path) -> None:
+    """The first file alone would say that there are two classes."""
+    random = np.random.default_rng(0)
+    for number, y in enumerate([np.zeros(200), np.ones(200), random.uniform(1, 9, 200)]):
+        table = {"a": random.standard_normal(200), "y": y}
+        pl.DataFrame(table).write_parquet(tmp_path / f"part-{number}.parquet")
+    out = tmp_path / "m.safetensors"
+    result = run("train", tmp_path, "--target", "y", "-o", out, "--max-epochs", "2")
+    assert result.returncode == 0, result.stderr
+    assert "task: regression" in result.stderr

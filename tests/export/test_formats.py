@@ -3,6 +3,7 @@
 import ctypes
 import html
 import json
+import pickle
 import shutil
 import subprocess
 import warnings
@@ -301,6 +302,15 @@ def test_scikit_learn_is_given_its_own_network_or_told_why_not(kind: str) -> Non
     else:
         assert type(network) is MLPRegressor
         np.testing.assert_allclose(network.predict(X), estimator.predict(X), rtol=1e-12)
+    again = clone_of(network)
+    again.partial_fit(X, estimator.predict(X))
+    assert np.isfinite(again.loss_)
+    assert not np.array_equal(again.coefs_[0], network.coefs_[0])
+
+
+def clone_of(network):
+    """A fitted network with weights of its own."""
+    return pickle.loads(pickle.dumps(network))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int8"])

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 # So many targets tell whether they are classes or numbers.
 ROWS_FOR_TASK = 100_000
+BLOCKS_FOR_TASK = 8
 
 
 @with_hyperparameters
@@ -154,13 +156,18 @@ def _source(
 
 
 def _first_targets(source: "RowSource | None") -> "Dataset":
-    """Targets enough to tell the task by."""
+    """Targets enough to tell the task by, from all over the files: these may be sorted."""
+    import numpy as np
+
     from protopinv.data import Dataset
     from protopinv.shards.source import Wanted
 
     if source is None:
         raise AssertionError("rows come from somewhere")
-    first = next(source.read(source.blocks[0], Wanted(ROWS_FOR_TASK, features=False)))
-    y: Any = first.y
+    blocks = source.blocks[:: max(1, len(source.blocks) // BLOCKS_FOR_TASK)]
+    wanted = Wanted(ROWS_FOR_TASK // BLOCKS_FOR_TASK, features=False)
+    starts = (islice(source.read(block, wanted), 1) for block in blocks[:BLOCKS_FOR_TASK])
+    pieces = [piece for start in starts for piece in start]
+    y: Any = np.concatenate([np.asarray(piece.y) for piece in pieces])
     n_targets = 1 if source.is_column else y.shape[1]
-    return Dataset("", first.X, y, targets=tuple(map(str, range(n_targets))))
+    return Dataset("", pieces[0].X, y, targets=tuple(map(str, range(n_targets))))

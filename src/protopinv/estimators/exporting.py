@@ -163,5 +163,6 @@ def to_sklearn(estimator: ProtoPINV) -> Any:
     network.loss_curve_ = list(estimator.history_.loss)
     network.loss_ = network.loss_curve_[-1] if network.loss_curve_ else np.nan
     network.best_loss_ = network.loss_
-    network.t_ = 0
+    network.t_, network._no_improvement_count = 0, 0  # for partial_fit
+    network.validation_scores_ = network.best_validation_score_ = None
     return network

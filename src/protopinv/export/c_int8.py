@@ -160,9 +160,9 @@ def _enter(model: Quantised, description: Description, constants: Constants) -> 
     if np.ptp(entry.middle) == 0 and np.ptp(entry.factor) == 0:
         middle, factor = (c_numbers(part[:1]).strip() for part in (entry.middle, entry.factor))
     else:
-        constants.add("middle", entry.middle, "float")
-        constants.add("factor", entry.factor, "float")
-        middle, factor = ("middle[k]", "factor[k]") if picked else ("middle[i]", "factor[i]")
+        constants.add("middles", entry.middle, "float")
+        constants.add("factors", entry.factor, "float")
+        middle, factor = ("middles[k]", "factors[k]") if picked else ("middles[i]", "factors[i]")
     loop = (
         f"    for (int i = 0; i < {n}; i++) {{\n"
         f"        buffer_0[i] = enter(x[i], {middle}, {factor});\n    }}\n"
@@ -178,12 +178,12 @@ def _enter(model: Quantised, description: Description, constants: Constants) -> 
         return loop
     constants.add("place", entry.columns[entry.bent], "int")
     constants.add("bent", entry.bent, "int")
-    constants.add("centre", entry.centre, "float")
-    constants.add("width", entry.width, "float")
+    constants.add("centres", entry.centre, "float")
+    constants.add("widths", entry.width, "float")
     constants.add("starts", entry.starts, "float")
     return loop + (
         f"    for (int i = 0; i < {len(entry.bent)}; i++) {{\n"
-        "        buffer_0[bent[i]] = enter_bent(x[place[i]], centre[i], width[i]);\n    }\n"
+        "        buffer_0[bent[i]] = enter_bent(x[place[i]], centres[i], widths[i]);\n    }\n"
     )
 
 
