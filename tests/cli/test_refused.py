@@ -55,7 +55,7 @@ def test_a_named_set_without_its_files_is_refused(tmp_path: Path, folder: Path) 
         (["predict", "bugs.csv", "bugs.csv"], ExitCode.MODEL_FILE, ["must be whole"]),
         (["predict", "m.safetensors", "other.csv"], ExitCode.DATA, ["no 'f1'"]),
         (["inspect", "nothing"], ExitCode.MODEL_FILE, ["There is none at nothing"]),
-        (["inspect", "x" * 300], ExitCode.MODEL_FILE, ["must be", "Check the path"]),
+        (["inspect", "x" * 300], ExitCode.MODEL_FILE, ["must exist", "Check the path"]),
         (["train", "x" * 300], ExitCode.DATA, ["There is no file xxx"]),
         (["train", "nowhere.csv", "-o", "/proc/m"], ExitCode.OUTPUT, ["/proc cannot"]),
         (["train", "nowhere.csv", "-o", "kept.safetensors"], ExitCode.OUTPUT, ["is read-only"]),

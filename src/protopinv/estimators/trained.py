@@ -56,9 +56,8 @@ class BankEstimator(NetworkEstimator):
 
         They are moved in a random direction, by ``size`` times the norm of the prototype matrix.
         """
-        generator = Generator().manual_seed(seed)
-        architecture = architecture_of(self.config_)
-        return check_lemma(self._bank().member(0), architecture, size=size, generator=generator)
+        bank, generator = self._bank().member(0), Generator().manual_seed(seed)
+        return check_lemma(bank, architecture_of(self.config_), size=size, generator=generator)
 
     def save(
         self,

@@ -72,7 +72,7 @@ class Numbers(Objective):
     ) -> "Numbers":
         """The same from mean and variance of n rows; quantiles are those of ``some`` of them."""
         # numbers as equal as rounding allows do not vary
-        varies = variance > (np.finfo(np.float64).eps * np.abs(centre)) ** 2 * n
+        varies = np.sqrt(variance) > np.finfo(np.float64).eps * np.abs(centre) * np.sqrt(n)
         spread = np.sqrt(np.where(varies, variance, 1.0))
         if loss == "huber":
             columns, mass = (torch.from_numpy(np.ascontiguousarray(part)) for part in some)
