@@ -17,9 +17,9 @@ FEW_ROWS = 4
 # With so much to multiply it is worth a thought how. Factors are, if they leave so much of it.
 MUCH_WORK = 2**24
 WORTH_FACTORS = 0.7
-# Rows in float32 stay in it if outputs should not be off by more than this share of how much they
-# vary, judged by so many rows.
-FLOAT32_ERROR = 1e-4
+# Rows in float32 stay in it if outputs are off by at most this share of how much they vary; so many
+# of the rows are tried.
+FLOAT32_ERROR = 1e-5
 FLOAT32_ROWS = 128
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -167,12 +167,11 @@ class Quick:
     """The layers of a network for many rows at once, in float64 and float32.
 
     Before them rows may go through ``thin``, the first of two factors that take less work than the
-    first layer itself. ``plain`` are the layers without that.
+    first layer itself.
     """
 
     thin: Float[Tensor, "d r"] | None
     weights: tuple[Layer, ...]
-    plain: tuple[Layer, ...]
 
     @classmethod
     def of(cls, network: "Network") -> "Quick":
@@ -180,9 +179,9 @@ class Quick:
         first, *others = network.weights
         factors = sketched_factors(first[1:], network.rank)
         if factors is None:
-            return cls(None, network.weights, network.weights)
+            return cls(None, network.weights)
         left, right = factors
-        return cls(left, (torch.cat([first[:1], right]), *others), network.weights)
+        return cls(left, (torch.cat([first[:1], right]), *others))
 
     def __call__(self, X: Float[Tensor, "n d"], activation: str) -> Float[Tensor, "n k"]:
         """Outputs in the precision of the rows."""
@@ -190,29 +189,18 @@ class Quick:
             X = X @ self.thin.to(X.dtype)
         return propagate(X, [W.to(X.dtype) for W in self.weights], activation)
 
-    def suits_float32(self, X: Float[Tensor, "n d"]) -> bool:
-        """Whether outputs of these rows will be near enough, by how much they differ by rows.
+    def suits_float32(self, X: Float[Tensor, "n d"], activation: str) -> bool:
+        """Whether outputs will be near enough, tried on some of the rows.
 
-        Features must not cancel each other. Scaling is folded into the weights, so those of
-        features far from zero may: then digits count that float32 has not. Sizes are estimated from
-        some of the rows, as if units did not depend on each other; rounding errors add up as random
-        ones.
+        Scaling is folded into the weights, so those of features far from zero may cancel each
+        other: then digits count that float32 has not.
         """
         if torch.get_float32_matmul_precision() != "highest":  # float32 in name only
             return False
-        some = X[:: max(1, len(X) // FLOAT32_ROWS)].to(self.weights[0].dtype)
-        centre, spread = some.mean(0, keepdim=True).abs(), some.var(0, correction=0)[None]
-        error = torch.zeros_like(centre)
-        for W in self.plain:
-            squares = W.square()
-            squares[..., 0, :] = 0  # biases do not vary
-            centre, spread = affine(centre, W.abs()), affine(spread, squares)
-            # products are summed in sixteen parts or more, beside each other
-            rounding = torch.finfo(torch.float32).eps * (W.shape[-2] / 16) ** 0.5
-            error = affine(error.square(), squares).sqrt() + rounding * (centre + spread.sqrt())
-            # no activation answers with more than it was given, or 1
-            centre = centre.clamp_min(1)
-        return bool((error <= FLOAT32_ERROR * spread.sqrt()).all())
+        some = X[:: max(1, len(X) // FLOAT32_ROWS)]
+        exact = self(some.double(), activation)
+        error = (self(some, activation) - exact).abs().amax(0)
+        return bool((error <= FLOAT32_ERROR * exact.std(0, correction=0)).all())
 
 
 def sketched_factors(
@@ -220,18 +208,19 @@ def sketched_factors(
 ) -> tuple[Float[Tensor, "d r"], Float[Tensor, "r h"]] | None:
     """Two matrices whose product this is, where that saves much work.
 
-    ``rank`` is the most directions it may have. As many random mixtures of its columns span all of
+    ``rank`` is the most directions it may have. As many random mixtures of its rows span all of
     them.
     """
     if rank is None or rank * sum(W.shape) > WORTH_FACTORS * W.numel():
         return None
     generator = torch.Generator(W.device).manual_seed(0)
-    mixed = W @ torch.randn(W.shape[1], rank, dtype=W.dtype, device=W.device, generator=generator)
-    left = torch.linalg.qr(mixed).Q
-    left[(W == 0).all(1)] = 0
-    right = left.T @ W
-    # row by row: features of large numbers have small weights
-    exact = (left @ right - W).norm(dim=1) <= 1e-10 * W.norm(dim=1)
+    # every row counts alike: features of large numbers have small weights
+    sizes = W.norm(dim=1)
+    rows = W / sizes.clamp_min(torch.finfo(W.dtype).tiny)[:, None]
+    mixing = torch.randn(rank, len(W), dtype=W.dtype, device=W.device, generator=generator)
+    right = torch.linalg.qr((mixing @ rows).T).Q.T
+    left = W @ right.T
+    exact = (left @ right - W).norm(dim=1) <= 1e-10 * sizes
     return (left, right) if bool(exact.all()) else None
 
 
@@ -271,7 +260,7 @@ class Network:
             quick = _quick.get(self)
             if quick is None:
                 quick = _quick[self] = Quick.of(self)
-            if X.dtype != torch.float32 or not quick.suits_float32(X):
+            if X.dtype != torch.float32 or not quick.suits_float32(X, self.activation):
                 X = X.to(self.weights[0].dtype)
             return quick(X, self.activation).to(self.weights[0].dtype)
         X = X.to(self.weights[0].dtype)
