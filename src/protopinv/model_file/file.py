@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -155,9 +156,8 @@ def _check_version(header: Mapping[str, Any], path: Path) -> None:
 
 def _tensors(path: Path) -> dict[str, Tensor]:
     try:
-        with safe_open(path, framework="pt") as file:
-            # Copies: the tensors themselves are windows into the file, and change when it does.
-            return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        # all at once: tensors that are windows into a file would change when it does
+        return load_tensors(path.read_bytes())
     except (SafetensorError, ValueError, OSError) as error:
         raise ModelFileError(
             f"A model file must be whole and in safetensors format. {path} is not ({error}). "
