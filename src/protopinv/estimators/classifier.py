@@ -99,7 +99,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, ProtoPINV):
         if weight is not checked.weight:
             checked = with_weight(checked, weight)
             objective = self._objective_of(checked)
-        if self.warm_start and hasattr(self, "network_"):
+        if self._goes_on:
             self._require_same_classes(objective)
         self._fit(checked, objective, config, observer, saving)
         self.classes_ = known_classes(objective)

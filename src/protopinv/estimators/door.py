@@ -21,6 +21,7 @@ from protopinv.estimators.checks import resolve_device, torch_ready
 from protopinv.features import Front, map_side
 from protopinv.network import Network
 from protopinv.objective import Objective
+from protopinv.tables import Table
 from protopinv.train.config import TrainConfig
 from protopinv.train.source import Source, piece_rows
 
@@ -33,12 +34,16 @@ _moved: MutableMapping[Any, dict[torch.device, tuple[Network, Front | None]]] = 
 
 @dataclass(frozen=True)
 class Checked:
-    """Rows, targets and weights that were checked, and what scikit-learn learned on the way."""
+    """Rows, targets and weights that were checked, and what scikit-learn learned on the way.
+
+    With a ``table`` the rows of a frame are coded, and what they are to the network is to be found.
+    """
 
     X: NDArray[Any]
     y: NDArray[Any]
     weight: NDArray[np.float64] | None
     learned: dict[str, Any]
+    table: Table | None = None
 
 
 class NetworkEstimator(BaseEstimator):
@@ -71,7 +76,7 @@ class NetworkEstimator(BaseEstimator):
         """
         scratch = copy.copy(self)
         with data_errors():
-            several = _columns(y) > 1
+            several = target_columns(y) > 1
             X, y = validate_data(
                 scratch,
                 X,
@@ -203,7 +208,7 @@ def with_weight(checked: Checked, weight: NDArray[np.float64] | None) -> Checked
     return replace(checked, X=checked.X[present], y=checked.y[present], weight=weight[present])
 
 
-def _columns(y: Any) -> int:
+def target_columns(y: Any) -> int:
     """Of a matrix; 1 for anything else."""
     shape = np.asarray(y).shape
     return shape[1] if len(shape) == 2 else 1

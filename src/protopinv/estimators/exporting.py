@@ -52,7 +52,7 @@ def export(
         outputs: Outputs = formats.describe(model_file.load(path)).outputs
     else:
         if rows is None and dtype == "int8":
-            rows = estimator.examples_
+            rows = estimator._examples()
         exported, outputs = formats.write(
             description, path, dtype=dtype, rows=rows, version=__version__
         )
@@ -66,7 +66,7 @@ def _compared(estimator: ProtoPINV, X: Any, y: Any) -> tuple[NDArray[Any], NDArr
     if X is None:
         if y is not None:
             raise ConfigError("Targets belong to rows. Got y without X. Give X too.")
-        return estimator.examples_, None
+        return estimator._examples(), None
     seen = np.asarray(estimator._valid(X))
     if y is None:
         return seen, None
@@ -109,12 +109,23 @@ def _change(
 
 def to_torch(estimator: ProtoPINV) -> nn.Module:
     """A module from rows to outputs."""
-    return formats.to_torch(formats.describe(saved_model(estimator)))
+    description = formats.describe(saved_model(estimator))
+    if description.table is not None:
+        raise ExportError(
+            "A torch module takes numbers. This model takes a frame, of which it makes "
+            f"{description.table.n_features} numbers. Train on numbers of your own making."
+        )
+    return formats.to_torch(description)
 
 
 def to_sklearn(estimator: ProtoPINV) -> Any:
     """An MLPClassifier or MLPRegressor with the weights of the network."""
     model = saved_model(estimator)
+    if model.table is not None and not model.table.is_plain:
+        raise ExportError(
+            "scikit-learn's networks take numbers. This model takes a frame, of which it makes "
+            f"{model.table.n_features} numbers. Train on numbers of your own making."
+        )
     if model.front is not None:
         raise ExportError(
             "scikit-learn's networks have layers only. This model has a "

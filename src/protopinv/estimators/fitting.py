@@ -15,6 +15,7 @@ from protopinv.bank import Bank
 from protopinv.errors import ConfigError, DataError, NotLearnedWarning, SlowRowsWarning
 from protopinv.estimators.checks import hold_out, memory_named, resolve_device
 from protopinv.estimators.door import Checked, with_image_shape
+from protopinv.estimators.frames import checked_frame, encoded, refuse_columns, rows_of
 from protopinv.estimators.parameters import BankParameters, as_estimator
 from protopinv.estimators.trained import BankEstimator
 from protopinv.kernels.bfloat16 import fast_bfloat16
@@ -22,6 +23,7 @@ from protopinv.objective import Objective
 from protopinv.plain import plain
 from protopinv.shards import RowSource, cached
 from protopinv.shards.arrays import digest
+from protopinv.tables import is_frame
 from protopinv.train.checkpoint import Checkpoints, Every
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import Observer
@@ -73,6 +75,8 @@ class ProtoPINV(BankParameters, BankEstimator):
     ) -> Self:
         """Train on rows that were checked, with a configuration whose images are known."""
         device = resolve_device(self.device)
+        seen = checked.X
+        checked = encoded(checked, objective, is_known=checked.table is self.table_)
         source = self._source(checked, objective)
         # arrays are not shared among ranks: each has all of them, and the first one writes
         checkpoints, seed = self._checkpoints(saving, Ranks(own_number(), 1))
@@ -102,7 +106,8 @@ class ProtoPINV(BankParameters, BankEstimator):
                 checkpoints=checkpoints,
             )
         self._learn(checked.learned)
-        return self._with_model(model, objective, checked.X)
+        self.table_ = checked.table
+        return self._with_model(model, objective, seen)
 
     def _fit_source(
         self,
@@ -120,7 +125,7 @@ class ProtoPINV(BankParameters, BankEstimator):
         self._check_own_parameters()
         given = self._given()
         with_image_shape(self.config(), np.empty((0, source.n_features)))
-        if self.warm_start and hasattr(self, "network_"):
+        if self._goes_on:
             raise ConfigError(
                 "A warm start needs rows in memory. These are read a piece at a time. Set "
                 "warm_start=False, or give arrays."
@@ -166,6 +171,7 @@ class ProtoPINV(BankParameters, BankEstimator):
             )
             model = training(prepared, configs, watched)
         self._learn_names(source)
+        self.table_ = None
         seen = np.empty((0, source.n_features)) if found.sample is None else found.sample.X
         return self._with_model(model, objective, seen)
 
@@ -227,7 +233,26 @@ class ProtoPINV(BankParameters, BankEstimator):
         """Parameters first, then rows: whichever is wrong, nothing has happened yet."""
         self._check_own_parameters()
         config, X = with_image_shape(self.config(), X)
+        if is_frame(X) and config.image_shape is None:
+            known = self.table_ if self._goes_on else None
+            return config, checked_frame(
+                self, X, y, sample_weight, known=known, wanted=self.columns
+            )
+        refuse_columns(self.columns)
         return config, self._checked(X, y, sample_weight)
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether a fit begins where the last one ended."""
+        return self.warm_start and hasattr(self, "network_")
+
+    def _valid(self, X: Any) -> Any:
+        """Rows to predict as the network takes them."""
+        return super()._valid(X) if self.table_ is None else self.table_.features(self._coded(X))
+
+    def _coded(self, X: Any) -> Any:
+        """Rows as examples are kept: the codes of a frame, and numbers as they are."""
+        return super()._valid(X) if self.table_ is None else rows_of(self, self.table_, X)
 
     def _check_own_parameters(self) -> None:
         verbose: Any = self.verbose
@@ -242,7 +267,7 @@ class ProtoPINV(BankParameters, BankEstimator):
 
     def _start(self, source: Source, config: TrainConfig) -> Start | None:
         """What to go on from, if that is asked for and there is anything."""
-        if not self.warm_start or not hasattr(self, "network_"):
+        if not self._goes_on:
             return None
         bank = self._bank()
         n_features = self.network_.sizes[0] if self.front_ is None else self.front_.n_inputs

@@ -1,7 +1,7 @@
 """The parameters of the estimators, written once; ``__init__`` only assigns them."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -75,6 +75,7 @@ class BankParameters(TrainingParameters):
     normalize_inputs: bool = TrainConfig.normalize_inputs
     solver: str = TrainConfig.solver
     warm_start: bool = False
+    columns: Mapping[str, str] | None = None
 
 
 SHARED_TEXT = {
@@ -90,6 +91,9 @@ SHARED_TEXT = {
     "verbose": "verbose : int, default=0\n        1 shows a progress bar on stderr.",
     "bounded": "bounded : bool, default=True\n"
     "        Predictions leave the range of y by no more than a tenth of it.",
+    "columns": "columns : dict or None, default=None\n"
+    "        What columns of a frame are, where that should not be left to what they look like: "
+    "'number', 'category', 'date' or 'drop'.",
     "warm_start": "warm_start : bool, default=False\n"
     "        Go on from the banks and the features of the last fit; epochs are not chosen in folds "
     "then.",

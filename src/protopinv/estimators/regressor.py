@@ -10,7 +10,6 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
 from protopinv.errors import ConfigError, DataError
-from protopinv.estimators.door import Checked
 from protopinv.estimators.fitting import ProtoPINV, Saving
 from protopinv.estimators.parameters import as_estimator, documented
 from protopinv.estimators.streams import as_source, is_small
@@ -107,7 +106,7 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
             objective = replace(known, loss=config.loss, is_column=objective.is_column)
         objective = objective.bounded_by(numbers) if self.bounded else _unbounded(objective)
         _check_scaling(objective, numbers)
-        checked = Checked(checked.X, numbers, checked.weight, checked.learned)
+        checked = replace(checked, y=numbers)
         return self._fit(checked, objective, config, observer, saving)
 
     def _fit_numbers_of(self, source: RowSource, observer: Observer | None, saving: Saving) -> Self:

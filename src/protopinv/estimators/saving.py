@@ -71,6 +71,7 @@ def saved_model(estimator: ProtoPINV) -> model_file.SavedModel:
         features=estimator.features_,
         network=estimator.network_,
         front=estimator.front_,
+        table=estimator.table_,
         examples=torch.from_numpy(np.ascontiguousarray(torch_ready(estimator.examples_))),
     )
 
@@ -146,7 +147,9 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
     estimator.tried_ = ()
     estimator.examples_ = saved.examples.numpy()
     estimator.n_iter_ = estimator.history_.n_epochs
-    estimator.n_features_in_ = saved.n_features
+    estimator.table_ = saved.table
+    left_out = 0 if saved.table is None else len(saved.table.left_out)
+    estimator.n_features_in_ = saved.n_features + left_out
     if saved.feature_names is not None:
         estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
     loaded: ProtoPINVClassifier | ProtoPINVRegressor = estimator

@@ -12,6 +12,7 @@ from protopinv.diagnose import Diagnosis, Perturbation, check_lemma, diagnose
 from protopinv.errors import ModelFileError
 from protopinv.estimators.door import NetworkEstimator
 from protopinv.features import FeatureMap
+from protopinv.tables import Table
 from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
@@ -31,6 +32,7 @@ class BankEstimator(NetworkEstimator):
     n_iter_: int
     tried_: tuple[Tried, ...]
     examples_: NDArray[Any]
+    table_: Table | None = None
 
     @property
     def n_trained_(self) -> int:
@@ -46,6 +48,10 @@ class BankEstimator(NetworkEstimator):
                 "a file that was saved with them."
             )
         return self.bank_
+
+    def _examples(self) -> NDArray[Any]:
+        """Some training rows as the network takes them."""
+        return self.examples_ if self.table_ is None else self.table_.features(self.examples_)
 
     def diagnose(self) -> Diagnosis:
         """Conditioning and sensitivity of every layer's solve, of the first member."""

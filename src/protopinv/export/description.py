@@ -29,6 +29,7 @@ from protopinv.export.steps import (
 from protopinv.features import Bent, Squash, Stem
 from protopinv.model_file import SavedModel
 from protopinv.model_file.packing import thin_factors
+from protopinv.tables import Table
 
 # A feature whose mean is so many standard deviations from zero has it taken off first: float32 has
 # not enough digits for both.
@@ -43,7 +44,8 @@ MANY = 0.98
 class Description:
     """Steps from a row to outputs, and what the outputs stand for.
 
-    ``examples`` are a few rows, ``deviations`` the scale of every feature that layers see.
+    ``examples`` are a few rows, ``deviations`` the scale of every feature that layers see. A
+    ``table`` makes these rows of the columns of a frame.
     """
 
     steps: tuple[Step, ...]
@@ -52,6 +54,7 @@ class Description:
     facts: Mapping[str, Any]
     examples: Rows
     deviations: Rows
+    table: Table | None = None
 
     @property
     def n_inputs(self) -> int:
@@ -95,11 +98,24 @@ def describe(model: SavedModel) -> Description:
     return Description(
         tuple(steps),
         _answer(model),
-        None if model.feature_names is None else tuple(model.feature_names),
+        _names(model),
         {"task": model.task, "activation": model.network.activation},
-        np.asarray(model.examples.numpy(), dtype=np.float64),
+        _rows(model),
         1 / scale,
+        None if model.table is None or model.table.is_plain else model.table,
     )
+
+
+def _rows(model: SavedModel) -> Rows:
+    """The examples as the first step takes them."""
+    rows: Rows = np.asarray(model.examples.numpy(), dtype=np.float64)
+    return rows if model.table is None else model.table.features(rows)
+
+
+def _names(model: SavedModel) -> tuple[str, ...] | None:
+    if model.table is not None:
+        return model.table.feature_names
+    return None if model.feature_names is None else tuple(model.feature_names)
 
 
 def _answer(model: SavedModel) -> Answer:
@@ -122,7 +138,7 @@ def _used(first: Affine, model: SavedModel, scale: Rows) -> NDArray[np.int64]:
     """
     spread = 1 / scale
     if len(model.examples) and model.front is None:
-        rows = model.examples.numpy().astype(np.float64)
+        rows = _rows(model)
         spread = np.maximum(spread, np.abs(rows - rows.mean(axis=0)).max(axis=0))
     size = np.abs(first.weights[0]).max(axis=1) * spread
     used = np.flatnonzero(size > UNUSED * size.max())
@@ -134,8 +150,8 @@ def _front(model: SavedModel, used: NDArray[np.int64]) -> Iterator[Step]:
     if isinstance(front, Stem):
         yield from _stages(front)
         return
-    if len(used) < model.n_features:
-        yield Pick(used, model.n_features)
+    if len(used) < model.n_inputs:
+        yield Pick(used, model.n_inputs)
     if isinstance(front, Bent):
         columns = np.flatnonzero(front.chosen.numpy()[used])
         kind = "squash" if isinstance(front, Squash) else "clip"

@@ -83,6 +83,7 @@ def write(
         raise ExportError(
             f"{kind} is written in {' or '.join(dtypes)}. Got dtype={dtype!r}. Choose one of these."
         )
+    _require_numbers(description, kind)
     _require_float32(description, kind)
     require_file(path)
     about = _about(description, dtype, version)
@@ -97,6 +98,19 @@ def write(
         with replacing(path) as temporary:
             temporary.write_bytes(model.SerializeToString(deterministic=True))
     return Exported((path,), kind, dtype, description.operations), rounded_outputs(description)
+
+
+def _require_numbers(description: Description, kind: str) -> None:
+    """Raise ExportError for a model of frames, whose columns this format does not read yet."""
+    if description.table is not None:
+        column = next(
+            c for c in description.table.columns if len(c.names) > 1 or c.kind != "number"
+        )
+        raise ExportError(
+            f"{kind} takes rows of numbers. This model takes a frame: {column.name!r} is a "
+            f"{column.kind} of which it makes {len(column.names)} numbers. Save it as .safetensors, "
+            "or train on numbers of your own making."
+        )
 
 
 def _write_c(

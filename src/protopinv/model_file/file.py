@@ -9,12 +9,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save_file
 from torch import Tensor
 
+from protopinv import tables
 from protopinv.bank import Bank
 from protopinv.errors import DriftWarning, ModelFileError
 from protopinv.features import Clip, FeatureMap, Front, Squash, Stem
@@ -32,7 +35,6 @@ HEADER: dict[str, Any] = {
     "task": str,
     "objective": dict,
     "feature_names": list | None,
-    "feature_types": list | None,
     "activation": str,
     "network_dtype": str,
     "parameters": dict,
@@ -61,7 +63,7 @@ def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
         "task": model.task,
         "objective": model.objective,
         "feature_names": model.feature_names,
-        "feature_types": None,
+        "table": None if model.table is None else tables.described(model.table),
         "activation": model.network.activation,
         "network_dtype": model.dtype,
         "parameters": model.parameters,
@@ -77,6 +79,7 @@ def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
         "bank": {} if model.bank is None else model.bank.tensors(),
         "features": features.tensors(),
         "network": packed,
+        "table": {} if model.table is None else _tensors_of_arrays(tables.arrays(model.table)),
         "examples": {"rows": model.examples, "outputs": outputs},
         "history": {
             name: torch.tensor(model.history[name], dtype=torch.float64) for name in EPOCHS
@@ -184,10 +187,21 @@ def _model(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedMod
         features=features,
         network=network,
         front=_front(tensors),
+        table=_table(header.get("table"), _part(tensors, "table")),
         examples=tensors["examples.rows"],
         dtype=dtype,
         is_newer=int(header["format"].partition(".")[2]) > MINOR,
     )
+
+
+def _tensors_of_arrays(arrays: Mapping[str, NDArray[np.float64]]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+
+
+def _table(described: Any, found: Mapping[str, Tensor]) -> tables.Table | None:
+    if described is None:
+        return None
+    return tables.restored(described, {name: tensor.numpy() for name, tensor in found.items()})
 
 
 def _unprojected(features: FeatureMap) -> FeatureMap:
@@ -259,8 +273,11 @@ def _network_fault(model: SavedModel) -> str | None:
         return "features without a scale"
     if features.basis is not None and (features.basis.ndim != 2 or len(features.basis) != n):
         return "the projection and the network differ in features"
-    if model.feature_names is not None and len(model.feature_names) != model.n_features:
-        return f"{len(model.feature_names)} feature names for {model.n_features} features"
+    if model.table is not None and model.table.n_features != model.n_inputs:
+        return f"a table of {model.table.n_features} features for {model.n_inputs}"
+    n_columns = model.n_features + (0 if model.table is None else len(model.table.left_out))
+    if model.feature_names is not None and len(model.feature_names) != n_columns:
+        return f"{len(model.feature_names)} feature names for {n_columns} features"
     return None
 
 
@@ -305,12 +322,16 @@ def _examples_fault(model: SavedModel, outputs: Tensor) -> str | None:
         return f"{len(rows)} examples, more than {MOST_EXAMPLES}"
     if rows.ndim != 2 or outputs.shape != (len(rows), model.network.sizes[-1]):
         return "the examples have no outputs of their own"
+    if model.table is None and not bool(rows.isfinite().all()):
+        return "examples that are not finite"
     return None if rows.shape[1] == model.n_features else "the examples differ in features"
 
 
 def _number_fault(tensors: Mapping[str, Tensor]) -> str | None:
     for name, tensor in tensors.items():
-        if name.startswith("history.") or not tensor.is_floating_point():
+        # a frame may have gaps
+        may_be_nan = name.startswith("history.") or name == "examples.rows"
+        if may_be_nan or not tensor.is_floating_point():
             continue
         if not bool(torch.isfinite(tensor).all()):
             return "numbers that are not finite"

@@ -9,6 +9,7 @@ from torch import Tensor
 from protopinv.bank import Bank
 from protopinv.features import FeatureMap, Front
 from protopinv.network import Network
+from protopinv.tables import Table
 
 # Examples are sent through the network in pieces of so many numbers, where maps are widest.
 PIECE_NUMBERS = 2**20
@@ -20,9 +21,10 @@ class SavedModel:
 
     ``objective``, ``parameters``, ``config`` and ``history`` are plain JSON values: what the
     outputs stand for, the parameters as they were given and as they were used, what happened.
-    ``examples`` are a few rows as they were trained on. ``dtype`` is the type of number that the
-    network is stored in. A file of a newer version ``is_newer``. Without a ``bank`` it predicts,
-    and cannot be trained further.
+    ``table`` says what becomes of the columns of a frame; None where rows were numbers.
+    ``examples`` are a few rows as they were trained on, those of a frame coded. ``dtype`` is the
+    type of number that the network is stored in. A file of a newer version ``is_newer``. Without a
+    ``bank`` it predicts, and cannot be trained further.
     """
 
     task: str
@@ -36,20 +38,30 @@ class SavedModel:
     network: Network
     front: Front | None
     examples: Tensor
+    table: Table | None = None
     dtype: str = "float64"
     is_newer: bool = False
 
     @property
     def n_features(self) -> int:
-        """Features of a row as a user gives it."""
+        """Numbers of a row as examples hold it: one for each column that is used."""
+        if self.table is not None:
+            return len(self.table.columns)
+        return self.n_inputs
+
+    @property
+    def n_inputs(self) -> int:
+        """Numbers that go into the front, or into the network where there is none."""
         return self.network.sizes[0] if self.front is None else self.front.n_inputs
 
     def outputs(self, rows: Tensor) -> Tensor:
-        """What the network answers to rows as a user gives them, in float64."""
+        """What the network answers to rows like the examples, in float64."""
         widest = max(self.network.sizes)
         if self.front is not None:
             widest = max(widest, getattr(self.front, "widest", 0))
         found = []
+        if self.table is not None:
+            rows = torch.from_numpy(self.table.features(rows.double().numpy()))
         for piece in rows.split(max(1, PIECE_NUMBERS // widest)):
             seen = piece if self.front is None else self.front.features(piece)
             found.append(self.network(seen.double()))

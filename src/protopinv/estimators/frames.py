@@ -1,0 +1,131 @@
+"""Frames at the doors of the estimators: what their columns are, and rows for the network."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from protopinv.errors import ConfigError, DataError
+from protopinv.estimators.door import (
+    Checked,
+    checked_weight,
+    data_errors,
+    target_columns,
+    with_weight,
+)
+from protopinv.objective import Classes, Objective
+from protopinv.shards.source import keys_of
+from protopinv.tables import (
+    FOLDS,
+    Gathered,
+    Table,
+    array_columns,
+    frame_columns,
+    is_frame,
+    understood,
+)
+
+
+def checked_frame(
+    estimator: BaseEstimator,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    *,
+    known: Table | None,
+    wanted: Mapping[str, str] | None,
+) -> Checked:
+    """A frame with its targets, each column coded; ``known`` is a table that is to be kept."""
+    scratch = copy.copy(estimator)
+    columns = frame_columns(X)
+    with data_errors():
+        validate_data(scratch, X, skip_check_array=True)
+        _require_rows(X.shape)
+        table = understood([columns], list(columns), wanted) if known is None else known
+        several = target_columns(y) > 1
+        codes, y = validate_data(
+            copy.copy(estimator),
+            table.codes(columns),
+            y,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan",
+            multi_output=several,
+            y_numeric=False,
+        )
+        weight = None if sample_weight is None else checked_weight(sample_weight, codes)
+    learned = {
+        name: value
+        for name, value in vars(scratch).items()
+        if name in ("n_features_in_", "feature_names_in_")
+    }
+    return with_weight(Checked(codes, y, None, learned, table), weight)
+
+
+def refuse_columns(wanted: Mapping[str, str] | None) -> None:
+    """Raise ConfigError: an array has no names."""
+    if wanted:
+        raise ConfigError(
+            f"columns says what columns of a frame are. X is an array, without names. Got "
+            f"columns={dict(wanted)!r:.60}. Give a frame, or leave it out."
+        )
+
+
+def encoded(checked: Checked, objective: Objective, *, is_known: bool) -> Checked:
+    """Rows for the network, and the table with what is known of the targets."""
+    table = checked.table
+    if table is None:
+        return checked
+    if is_known:
+        return replace(checked, X=table.features(checked.X))
+    targets, names = _targets(objective, checked.y)
+    gathered = Gathered.empty(table, len(targets), targets.shape[1])
+    fold = (keys_of(0, "table", np.arange(len(targets))) % np.uint64(FOLDS)).astype(np.int64)
+    gathered.add(checked.X, targets, checked.weight, fold)
+    table = gathered.finished(names)
+    return replace(checked, X=gathered.rows(table, checked.X, fold), table=table)
+
+
+def _targets(objective: Objective, y: NDArray[Any]) -> tuple[NDArray[np.float64], list[str]]:
+    """Numbers to average, with their names: a class is there or not, and one of two is enough."""
+    found = np.asarray(objective.encode(y))
+    if isinstance(objective, Classes):
+        labels = list(map(str, objective.labels.tolist()))
+        first = 1 if len(labels) == 2 else 0
+        return np.eye(len(labels))[found][:, first:], labels[first:]
+    targets = found.reshape(len(found), -1).astype(np.float64)
+    return targets, [f"target {number}" for number in range(1, targets.shape[1] + 1)]
+
+
+def rows_of(estimator: Any, table: Table, X: Any) -> NDArray[np.float64]:
+    """Codes of rows to predict: a frame, or an array whose columns are in the order of training."""
+    with data_errors():
+        validate_data(estimator, X, reset=False, skip_check_array=True)
+        if is_frame(X):
+            columns = frame_columns(X)
+        else:
+            X = np.asarray(X)
+            if X.ndim != 2:
+                raise DataError(
+                    f"Rows must be a frame or an array of two dimensions. Got {X.ndim}. Reshape it."
+                )
+            columns = array_columns(X, names_of(estimator, X.shape[1]))
+        _require_rows(X.shape)
+        return table.codes(columns)
+
+
+def names_of(estimator: Any, n: int) -> list[str]:
+    """Of the columns in fit; those that were no text are counted."""
+    return list(map(str, getattr(estimator, "feature_names_in_", range(n))))
+
+
+def _require_rows(shape: tuple[int, ...]) -> None:
+    if shape[0] == 0:
+        raise DataError(
+            "There must be at least one row. Found array with 0 sample(s) "
+            f"(shape={shape}) while a minimum of 1 is required. Check how rows were chosen."
+        )

@@ -1,0 +1,274 @@
+"""What becomes of each column: the numbers that a network sees of it.
+
+A column is first *coded*, one number a row: a number as it is, a date as days since 1970, a
+category as its place in the list of known ones (-1 for one that is not there); NaN is a gap. What
+follows from the code is arithmetic, and the same in every export.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protopinv.tables.values import Numbers, Values, is_gap
+
+UNKNOWN = -1.0
+DAYS_A_YEAR, DAYS_A_WEEK = 365.2425, 7
+# Day 0, 1 January 1970, was a Thursday; weeks begin on Monday.
+FIRST_WEEKDAY = 3
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+@dataclass(frozen=True, eq=False)
+class Number:
+    """A number as it is; ``middle`` stands in for a gap, and ``flag`` adds a column that says so.
+
+    Most values lie between ``low`` and ``high``. Where values repeat, ``levels`` lists them in
+    order, and ``averages`` what the targets were like for each, and for gaps last: a curve that
+    follows every jump, beside the number itself.
+    """
+
+    name: str
+    middle: float
+    low: float
+    high: float
+    flag: bool = False
+    boolean: bool = False
+    levels: Numbers | None = None
+    averages: Numbers | None = None
+    average_names: tuple[str, ...] = ()
+
+    kind = "number"
+
+    @property
+    def waits(self) -> bool:
+        """Whether averages are still to be made of the targets."""
+        return self.levels is not None and self.averages is None
+
+    @property
+    def n_values(self) -> int:
+        """Values that targets are averaged for."""
+        return 0 if self.levels is None else len(self.levels)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the numbers it gives."""
+        return (self.name, *[f"{self.name} is missing"] * self.flag, *self.average_names)
+
+    @property
+    def typical(self) -> float:
+        """The code of a usual row."""
+        return self.middle
+
+    @property
+    def story(self) -> str:
+        """What was understood, in a few words."""
+        kind = "yes or no" if self.boolean else f"number, mostly {self.low:.4g} to {self.high:.4g}"
+        if self.averages is not None and self.levels is not None:
+            kind += f"; and what the target is on average at each of its {len(self.levels)} values"
+        return f"{kind}; gaps count as {self.middle:.4g} and have a flag" if self.flag else kind
+
+    def code(self, values: Values) -> Numbers:
+        """Numbers; text that is none is a gap."""
+        return values.as_numbers()
+
+    def features(self, code: Numbers) -> Numbers:
+        """The number, whether it was there, and the averages at it."""
+        gap = np.isnan(code)
+        filled = np.where(gap, self.middle, code)
+        return np.column_stack([filled, *[gap] * self.flag, *self._curves(filled, gap)])
+
+    def _curves(self, filled: Numbers, gap: NDArray[np.bool_]) -> list[Numbers]:
+        """Straight between the levels, and level beyond them."""
+        if self.averages is None or self.levels is None:
+            return []
+        curves = [np.interp(filled, self.levels, average) for average in self.averages[:-1].T]
+        return [np.where(gap, a, curve) for a, curve in zip(self.averages[-1], curves, strict=True)]
+
+    def places(self, code: Numbers) -> NDArray[np.int64]:
+        """Which level each code is; gaps come after them and one more."""
+        levels = np.empty(0) if self.levels is None else self.levels
+        place = np.searchsorted(levels, code).clip(max=len(levels) - 1)
+        return np.where(np.isnan(code), len(levels) + 1, place)
+
+    def with_averages(self, averages: Numbers, targets: Sequence[str]) -> "Number":
+        """The same with what is known of the targets: for each level, any other, and gaps."""
+        kept = np.concatenate([averages[:-2], averages[-1:]])
+        return replace(self, averages=kept, average_names=_averaged(self.name, targets))
+
+
+def _averaged(name: str, targets: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{name}: average of {target}" for target in targets)
+
+
+@dataclass(frozen=True, eq=False)
+class Category:
+    """One of some texts. ``vectors`` has a row of numbers for each, one for others, one for gaps.
+
+    One column for each while there are few of them: then a vector has a single one. For many the
+    vectors are what the targets were like on average. ``common`` is the place of the commonest.
+    """
+
+    name: str
+    values: tuple[str, ...]
+    vectors: Numbers
+    names: tuple[str, ...]
+    common: int = 0
+    gaps: bool = False
+
+    kind = "category"
+
+    @property
+    def waits(self) -> bool:
+        """Whether its vectors are still to be made of the targets."""
+        return not self.names
+
+    @property
+    def n_values(self) -> int:
+        """Values that targets are averaged for."""
+        return len(self.values)
+
+    @cached_property
+    def lookup(self) -> dict[str, float]:
+        """Where each value is in the list."""
+        return {value: float(place) for place, value in enumerate(self.values)}
+
+    @property
+    def typical(self) -> float:
+        """The code of a usual row."""
+        return float(self.common)
+
+    @property
+    def is_one_hot(self) -> bool:
+        """Whether every vector has at most a single one."""
+        ones = (self.vectors == 1).sum(axis=1)
+        return bool(((self.vectors != 0).sum(axis=1) == ones).all() and (ones <= 1).all())
+
+    @property
+    def story(self) -> str:
+        """What was understood, in a few words."""
+        few = ", ".join(
+            value if len(value) < 20 else f"{value[:17]}..." for value in self.values[:3]
+        )
+        how = "a column each" if self.is_one_hot else "by what the target is on average"
+        more = ", ..." if len(self.values) > 3 else ""
+        return f"category, {len(self.values)} values ({few}{more}), {how}"
+
+    def code(self, values: Values) -> Numbers:
+        """The place of each value."""
+        lookup, texts = self.lookup, values.as_texts()
+        codes = {
+            text: np.nan if is_gap(text) else lookup.get(str(text).strip(), UNKNOWN)
+            for text in set(texts)
+        }
+        return np.array([codes[text] for text in texts], dtype=np.float64)
+
+    def places(self, code: Numbers) -> NDArray[np.int64]:
+        """Which vector belongs to each code."""
+        n = len(self.values)
+        place = np.where(np.isnan(code), n + 1, np.where((code < 0) | (code >= n), n, code))
+        return place.astype(np.int64)
+
+    def with_averages(self, averages: Numbers, targets: Sequence[str]) -> "Category":
+        """The same with what is known of the targets: for each value, any other, and gaps."""
+        return replace(self, vectors=averages, names=_averaged(self.name, targets))
+
+    def features(self, code: Numbers) -> Numbers:
+        """The vector of each value."""
+        return self.vectors[self.places(code)]
+
+
+@dataclass(frozen=True)
+class Date:
+    """A date: years since ``middle``, and where it lies in year, week and day as far as these vary.
+
+    ``form`` is how it is written where it comes as text. A gap is ``middle`` with a ``flag``.
+    """
+
+    name: str
+    form: str
+    middle: float
+    low: float
+    high: float
+    parts: tuple[str, ...] = ("age",)
+    flag: bool = False
+
+    kind = "date"
+    waits = False
+    PARTS = ("age", "season", "weekday", "time")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the numbers it gives."""
+        each = {
+            "age": ("in years",),
+            "season": ("in the year, sine", "in the year, cosine"),
+            "weekday": tuple(f"on {day}" for day in WEEKDAYS),
+            "time": ("in the day, sine", "in the day, cosine"),
+        }
+        suffixes = [name for part in self.parts for name in each[part]]
+        return tuple(f"{self.name} {suffix}" for suffix in [*suffixes, *["is missing"] * self.flag])
+
+    @property
+    def typical(self) -> float:
+        """The code of a usual row."""
+        return self.middle
+
+    @property
+    def story(self) -> str:
+        """What was understood, in a few words."""
+        first, last = (np.datetime64(int(day), "D") for day in (self.low, self.high))
+        return f"date, mostly {first} to {last}, as {', '.join(self.parts)}"
+
+    def code(self, values: Values) -> Numbers:
+        """Days since 1970; text that is no date is a gap."""
+        return values.as_days(self.form)
+
+    def features(self, code: Numbers) -> Numbers:
+        """Every part of it."""
+        gap = np.isnan(code)
+        days = np.where(gap, self.middle, code)
+        made = {
+            "age": lambda: [(days - self.middle) / DAYS_A_YEAR],
+            "season": lambda: _circle(days / DAYS_A_YEAR),
+            "weekday": lambda: list(np.eye(DAYS_A_WEEK)[weekday(days)].T),
+            "time": lambda: _circle(days),
+        }
+        columns = [column for part in self.parts for column in made[part]()]
+        return np.column_stack([*columns, *[gap] * self.flag])
+
+
+def _circle(turns: Numbers) -> list[Numbers]:
+    angle = 2 * np.pi * (turns - np.floor(turns))
+    return [np.sin(angle), np.cos(angle)]
+
+
+def weekday(days: Numbers) -> NDArray[np.int64]:
+    """0 for Monday."""
+    return np.mod(np.floor(days).astype(np.int64) + FIRST_WEEKDAY, DAYS_A_WEEK)
+
+
+Column = Number | Category | Date
+Averaged = Number | Category
+
+
+def one_hot(
+    name: str, values: tuple[str, ...], *, rare: int = 0, gaps: bool = False, common: int = 0
+) -> Category:
+    """A column for each value but the last ``rare`` ones, which share one, and one for gaps.
+
+    Values that were never seen share the column of rare ones, or have none.
+    """
+    n, kept = len(values), len(values) - rare
+    names = [f"{name} = {value}" for value in values[:kept]]
+    vectors = np.zeros((n + 2, kept + bool(rare) + gaps))
+    vectors[np.arange(kept), np.arange(kept)] = 1
+    if rare:
+        vectors[kept : n + 1, kept] = 1
+        names.append(f"{name} = any other")
+    if gaps:
+        vectors[n + 1, -1] = 1
+        names.append(f"{name} is missing")
+    return Category(name, values, vectors, tuple(names), common, gaps)

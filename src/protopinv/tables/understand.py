@@ -1,0 +1,229 @@
+"""What a column is, from what has been seen of it: a number, a category, a date, or nothing."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from protopinv.errors import ConfigError
+from protopinv.tables.columns import DAYS_A_YEAR, Category, Column, Date, Number, one_hot
+from protopinv.tables.values import (
+    DATE_FORMATS,
+    Numbers,
+    Values,
+    day_of,
+    is_gap,
+    number_of,
+    shown,
+)
+
+# What a user may say of a column.
+KINDS = ("number", "category", "date", "drop")
+# Text is numbers or dates if nearly all of it can be read as such; the rest are gaps.
+NEARLY_ALL = 0.95
+# So many values get a column each, and so many are told apart at all.
+FEW_VALUES, MOST_VALUES = 30, 10_000
+# A value that is seen less often shares a column with others like it.
+LEAST_SEEN = 3
+# Text that is different in nearly every row is a name: it says nothing of the next row.
+NAMES_SHARE, NAMES_LEAST = 0.5, 50
+# Numbers that are kept of a column to find its middle and its range.
+SAMPLE = 20_000
+# A number repeats if it has few values, and so many rows for each.
+MOST_LEVELS, ROWS_A_LEVEL = 1_000, 20
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A column that cannot help, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass
+class Seen:
+    """What has been seen of a column so far, a piece of its rows at a time.
+
+    ``wanted`` is what a user says that it is.
+    """
+
+    name: str
+    wanted: str | None = None
+    held: str | None = None
+    rows: int = 0
+    gaps: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    sample: list[Numbers] = field(default_factory=list)
+    stride: int = 1
+    levels: Numbers | None = field(default_factory=lambda: np.empty(0))
+
+    def add(self, values: Values) -> None:
+        """Some more rows."""
+        if self.wanted == "category":
+            values = Values("category", texts=values.as_texts())
+        elif self.held is not None and self.held != values.held:
+            values = Values("text", texts=values.as_texts())
+            self._become_text()
+        self.held = values.held
+        self.rows += len(values)
+        if values.texts is not None:
+            known = Counter(text.strip() for text in values.texts if text and not is_gap(text))
+            self.counts.update(known)
+            self.gaps += len(values) - known.total()
+            return
+        numbers = values.as_numbers()
+        numbers = numbers[~np.isnan(numbers)]
+        self.gaps += len(values) - len(numbers)
+        self._keep(numbers)
+        if self.levels is not None:
+            levels = np.union1d(self.levels, numbers)
+            self.levels = None if len(levels) > MOST_LEVELS else levels
+
+    def _keep(self, numbers: Numbers) -> None:
+        """Every so many of them, fewer and fewer of the more there are."""
+        self.sample.append(numbers[:: self.stride])
+        while sum(map(len, self.sample)) > SAMPLE:
+            self.sample = [np.concatenate(self.sample)[::2]]
+            self.stride *= 2
+
+    def _become_text(self) -> None:
+        self.counts.update(shown(number) for number in self.numbers().tolist())
+        self.sample = []
+
+    def numbers(self) -> Numbers:
+        """Some of the numbers."""
+        return np.concatenate([*self.sample, np.empty(0)])
+
+
+def understand(seen: Seen) -> tuple[Column | LeftOut, str | None]:
+    """What a column is, and what should be said of it aloud, if anything."""
+    wanted = seen.wanted
+    if wanted == "drop":
+        return LeftOut(seen.name, "as you say"), None
+    if seen.gaps == seen.rows:
+        return LeftOut(seen.name, "it is empty"), None
+    if seen.held in ("number", "boolean"):
+        if wanted == "date":
+            raise ConfigError(_REFUSED.format(seen.name, "a date", f"{seen.held}s"))
+        return _number(seen, seen.numbers(), seen.levels), None
+    if seen.held == "date":
+        if wanted == "number":
+            raise ConfigError(_REFUSED.format(seen.name, "a number", "dates"))
+        return _date(seen, seen.numbers(), DATE_FORMATS[0]), None
+    if seen.held == "category":
+        return _category(seen, asked=True)
+    return _text(seen, wanted)
+
+
+_REFUSED = (
+    "A column must hold what you say it does. columns says that {!r} is {}, and it holds {}. "
+    "Convert it, or leave it to be understood."
+)
+
+
+def _text(seen: Seen, wanted: str | None) -> tuple[Column | LeftOut, str | None]:
+    known = seen.counts
+    numbers = {text: number_of(text) for text in known}
+    if _share(known, numbers) >= (NEARLY_ALL if wanted is None else 1e-9) and wanted != "date":
+        found, bad = _readable(known, numbers)
+        said = _said(seen.name, "numbers", bad)
+        return _number(seen, found, np.unique(found), gaps=bool(bad)), said
+    for form in DATE_FORMATS if wanted in (None, "date") else ():
+        days = _days(known, form)
+        if days is not None and _share(known, days) >= NEARLY_ALL:
+            found, bad = _readable(known, days)
+            return _date(seen, found, form, gaps=bool(bad)), _said(seen.name, "dates", bad)
+    if wanted is not None:
+        example = next(iter(known))
+        kind = "a number" if wanted == "number" else "a date"
+        raise ConfigError(_REFUSED.format(seen.name, kind, f"text such as {example!r:.40}"))
+    return _category(seen, asked=False)
+
+
+def _days(known: Counter[str], form: str) -> dict[str, float] | None:
+    """Every text as a date; None if already the first few are none."""
+    few = list(known)[:20]
+    if sum(np.isnan(day_of(text, form)) for text in few) > len(few) // 2:
+        return None
+    return {text: day_of(text, form) for text in known}
+
+
+def _share(known: Counter[str], read: Mapping[str, float]) -> float:
+    """Of the rows whose text could be read."""
+    good = sum(count for text, count in known.items() if not np.isnan(read[text]))
+    return good / known.total()
+
+
+def _readable(known: Counter[str], read: Mapping[str, float]) -> tuple[Numbers, Counter[str]]:
+    """What could be read, as often as it is there in a sample, and what could not."""
+    bad = Counter({text: count for text, count in known.items() if np.isnan(read[text])})
+    good = [text for text in known if text not in bad]
+    values = np.array([read[text] for text in good], dtype=np.float64)
+    counts = np.array([known[text] for text in good], dtype=np.int64)
+    thin = max(1, counts.sum() // SAMPLE)
+    return np.repeat(values, np.maximum(1, counts // thin)), bad
+
+
+def _said(name: str, kind: str, bad: Counter[str]) -> str | None:
+    if not bad:
+        return None
+    return (
+        f"column {name!r}: {bad.total()} values such as {next(iter(bad))!r:.40} are no {kind} and "
+        "count as gaps"
+    )
+
+
+def _number(
+    seen: Seen, numbers: Numbers, levels: Numbers | None, *, gaps: bool = False
+) -> Column | LeftOut:
+    flag = gaps or seen.gaps > 0
+    low, middle, high = np.quantile(numbers, (0.02, 0.5, 0.98), method="inverted_cdf").tolist()
+    if numbers.min() == numbers.max() and not flag:
+        return LeftOut(seen.name, f"it is always {shown(middle)}")
+    few = levels is not None and 2 < len(levels) <= min(MOST_LEVELS, seen.rows / ROWS_A_LEVEL)
+    boolean = seen.held == "boolean"
+    return Number(seen.name, middle, low, high, flag, boolean, levels if few else None)
+
+
+def _date(seen: Seen, days: Numbers, form: str, *, gaps: bool = False) -> Column | LeftOut:
+    flag = gaps or seen.gaps > 0
+    low, middle, high = np.quantile(days, (0.02, 0.5, 0.98), method="inverted_cdf").tolist()
+    if days.min() == days.max() and not flag:
+        return LeftOut(seen.name, "it is always the same day")
+    span = float(days.max() - days.min())
+    varies = {
+        "age": True,
+        "season": span > DAYS_A_YEAR / 12,
+        "weekday": span > 1 and len(np.unique(np.floor(days) % 7)) > 1,
+        "time": bool((days != np.floor(days)).any()),
+    }
+    parts = tuple(part for part in Date.PARTS if varies[part])
+    return Date(seen.name, form, middle, low, high, parts, flag)
+
+
+def _category(seen: Seen, *, asked: bool) -> tuple[Column | LeftOut, str | None]:
+    counts = seen.counts
+    if not asked and len(counts) > max(NAMES_LEAST, NAMES_SHARE * counts.total()):
+        why = "nearly every row has a text of its own; say that it is a category to keep it"
+        return LeftOut(seen.name, why), None
+    # the commonest first, and among equals in the order of the alphabet
+    values = tuple(sorted(counts, key=lambda value: (-counts[value], value)))
+    if len(values) == 1 and not seen.gaps:
+        return LeftOut(seen.name, f"it is always {values[0]!r:.40}"), None
+    said = None
+    if len(values) > MOST_VALUES:
+        said = f"column {seen.name!r}: the commonest {MOST_VALUES} of {len(values)} values count"
+    values = values[:MOST_VALUES]
+    rare = sum(counts[value] < LEAST_SEEN for value in values)
+    rare = 0 if rare == len(values) else rare
+    gaps = seen.gaps > 0
+    if len(values) - rare <= FEW_VALUES:
+        # in the order of the alphabet, which is how people look for them
+        kept = sorted(values[: len(values) - rare])
+        common = kept.index(values[0])
+        each = (*kept, *values[len(values) - rare :])
+        return one_hot(seen.name, each, rare=rare, gaps=gaps, common=common), said
+    # in vectors of no length, until the targets are known
+    return Category(seen.name, values, np.zeros((len(values) + 2, 0)), (), gaps=gaps), said

@@ -1,0 +1,234 @@
+"""One column as it came, as plain values: numbers with NaN for a gap, or text with None for one."""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from protopinv.errors import DataError
+
+Numbers = NDArray[np.float64]
+Texts = list[str | None]
+
+# Words for "nothing is known", in lower case.
+GAPS = frozenset({"", "?", "-", "--", ".", "na", "n/a", "#n/a", "nan", "null", "none", "missing"})
+# A number as people write it; "007" is a name, not a number.
+NUMBER = re.compile(r"[+-]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+# How dates are written. ISO 8601 is tried first; where a day could be a month, the month leads.
+ISO = "ISO 8601"
+_DAYS = ("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d-%b-%Y", "%d %b %Y", "%b %d, %Y")
+_TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p")
+DATE_FORMATS = (ISO, *(day + time for time in _TIMES for day in _DAYS))
+SECONDS_A_DAY = 86_400.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """A column: ``held`` says what it holds by its type.
+
+    Numbers, Booleans (0 and 1) and dates (days since 1970) lie in ``numbers``; text and categories
+    in ``texts``.
+    """
+
+    held: str  # "number", "boolean", "date", "category" or "text"
+    numbers: Numbers | None = None
+    texts: Texts | None = None
+
+    def __len__(self) -> int:
+        return len(self.numbers if self.numbers is not None else self.texts or ())
+
+    def as_texts(self) -> Texts:
+        """Every value as text; whole numbers without a point, Booleans as true and false."""
+        if self.texts is not None:
+            return self.texts
+        write: Callable[[float], str] = _BOOLEANS.__getitem__ if self.held == "boolean" else shown
+        return [None if math.isnan(value) else write(value) for value in self._known().tolist()]
+
+    def as_numbers(self) -> Numbers:
+        """Every value as a number; NaN for what is none."""
+        if self.texts is None:
+            return self._known()
+        return _by_value(self.texts, number_of)
+
+    def as_days(self, form: str) -> Numbers:
+        """Every value as a date, in days since 1970; NaN for what is none."""
+        if self.texts is None:
+            return self._known()
+        return _by_value(self.texts, lambda text: day_of(text, form))
+
+    def _known(self) -> Numbers:
+        if self.numbers is None:
+            raise AssertionError("a column has numbers or texts")
+        return self.numbers
+
+
+_BOOLEANS = {0.0: "false", 1.0: "true"}
+
+
+def _by_value(texts: Texts, reading: Callable[[str], float]) -> Numbers:
+    """Every text read once, however often it is there."""
+    known = {text: np.nan if text is None else reading(text) for text in set(texts)}
+    return np.array([known[text] for text in texts], dtype=np.float64)
+
+
+def shown(value: float) -> str:
+    """A number as text: "3" for 3.0."""
+    return str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
+
+
+def is_gap(text: str | None) -> bool:
+    """Whether a text says that nothing is known."""
+    return text is None or text.strip().lower() in GAPS
+
+
+def number_of(text: str) -> float:
+    """The number that is written there, or NaN."""
+    text = text.strip()
+    return float(text) if NUMBER.fullmatch(text) else np.nan
+
+
+def day_of(text: str, form: str) -> float:
+    """The date that is written there, in days since 1970, or NaN."""
+    text = text.strip()
+    try:
+        found = datetime.fromisoformat(text) if form == ISO else datetime.strptime(text, form)
+    except ValueError:
+        return np.nan
+    return _days(found)
+
+
+def _days(moment: date) -> float:
+    """By the clock on the wall: a zone says when it was, and not what day it was there."""
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
+    return (moment.replace(tzinfo=UTC) - _EPOCH).total_seconds() / SECONDS_A_DAY
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X has named columns: a frame of pandas or polars, a table of Arrow."""
+    return hasattr(X, "columns") and bool(nw.dependencies.is_into_dataframe(X))
+
+
+def frame_columns(X: Any) -> dict[str, Any]:
+    """Every column under its name; raises DataError for a name that is there twice."""
+    names = [str(name) for name in getattr(X, "column_names", X.columns)]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise DataError(
+                f"Every column needs a name of its own. {name!r} is there twice. Rename or drop "
+                "one of them."
+            )
+    frame = nw.from_native(X, eager_only=True)
+    return dict(zip(names, frame.iter_columns(), strict=True))
+
+
+def array_columns(X: NDArray[Any], names: Sequence[str]) -> dict[str, Any]:
+    """The columns of an array, under names that are known from elsewhere."""
+    return dict(zip(names, X.T, strict=True))
+
+
+def values_of(column: Any, name: str) -> Values:
+    """What is in a column of a frame or of an array."""
+    if isinstance(column, np.ndarray):
+        return _of_array(column, name)
+    dtype = column.dtype
+    if dtype == nw.Boolean or dtype.is_numeric():
+        numbers = _finite(column.cast(nw.Float64).to_numpy(), name)
+        return Values("boolean" if dtype == nw.Boolean else "number", numbers)
+    if dtype == nw.Duration:
+        return Values("number", _float(column.dt.total_microseconds()) / 1e6)
+    if dtype in (nw.Date, nw.Datetime):
+        if dtype == nw.Date:
+            column = column.cast(nw.Datetime("us"))
+        elif getattr(dtype, "time_zone", None) is not None:
+            column = column.dt.replace_time_zone(None)
+        return Values("date", _float(column.dt.timestamp("us")) / (1e6 * SECONDS_A_DAY))
+    if dtype in (nw.Categorical, nw.Enum):
+        column = column.cast(nw.String)
+        return Values("category", texts=_texts(column.to_list()))
+    if dtype == nw.String:
+        return Values("text", texts=_texts(column.to_list()))
+    return _of_objects(column.to_list(), name)
+
+
+def _float(column: Any) -> Numbers:
+    return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
+
+
+def _of_array(column: NDArray[Any], name: str) -> Values:
+    kind = column.dtype.kind
+    if kind in "biuf":
+        numbers = _finite(column.astype(np.float64), name)
+        return Values("boolean" if kind == "b" else "number", numbers)
+    if kind == "M":
+        days = column.astype("datetime64[us]").astype(np.float64) / (1e6 * SECONDS_A_DAY)
+        return Values("date", np.where(np.isnat(column), np.nan, days))
+    if kind == "U":
+        return Values("text", texts=_texts(column.tolist()))
+    return _of_objects(column.tolist(), name)
+
+
+def _of_objects(values: list[Any], name: str) -> Values:
+    """Values of any type: numbers or dates if all are, and text otherwise."""
+    known = [value for value in values if not _is_nothing(value)]
+    kinds = {_kind_of(value, name) for value in known}
+    if kinds in ({"boolean"}, {"number"}):
+        numbers = [np.nan if _is_nothing(value) else float(value) for value in values]
+        return Values(kinds.pop(), _finite(np.array(numbers), name))
+    if kinds == {"date"}:
+        days = [np.nan if _is_nothing(value) else _days(value) for value in values]
+        return Values("date", np.array(days))
+    return Values("text", texts=[None if _is_nothing(value) else _text(value) for value in values])
+
+
+def _kind_of(value: Any, name: str) -> str:
+    if isinstance(value, bool | np.bool_):
+        return "boolean"
+    if isinstance(value, int | float | Decimal | np.number):
+        return "number"
+    if isinstance(value, date):
+        return "date"
+    if isinstance(value, str):
+        return "text"
+    raise DataError(
+        f"A column must hold numbers, text, Booleans or dates. Column {name!r} holds "
+        f"{type(value).__name__} values such as {value!r:.40}. Convert or drop it."
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool | np.bool_):
+        return _BOOLEANS[float(value)]
+    if isinstance(value, int | float | Decimal | np.number):
+        return shown(float(value))
+    return str(value)
+
+
+def _is_nothing(value: Any) -> bool:
+    """None, NaN, and what pandas has for them."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _texts(values: list[Any]) -> Texts:
+    return [value if isinstance(value, str) else None for value in values]
+
+
+def _finite(numbers: NDArray[Any], name: str) -> Numbers:
+    numbers = np.asarray(numbers, dtype=np.float64)
+    infinite = np.isinf(numbers)
+    if infinite.any():
+        raise DataError(
+            f"Numbers must be finite; a gap may be empty. Column {name!r} holds infinity in row "
+            f"{int(infinite.argmax()) + 1}. Correct it or leave it empty."
+        )
+    return numbers
