@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
+from sklearn.utils import _safe_indexing
 
 from protopinv.errors import (
     ConfigError,
@@ -22,6 +23,7 @@ from protopinv.errors import (
 from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.files import require_file
 from protopinv.optional import require
+from protopinv.tables import is_frame
 from protopinv.train.loop import EpochReport, Observer
 from protopinv.train.settle import FOLDS, FULL_BATCH_ROWS, folds_serve, is_auto
 
@@ -116,7 +118,7 @@ def tune(
     optuna = require("optuna", extra="tune", why="Tuning")
     base = ProtoPINVClassifier() if estimator is None else clone(estimator)
     # Trials take rows apart; the winner is given X as it came, and learns its column names.
-    rows, targets = np.asarray(X), np.asarray(y)
+    rows, targets = X if is_frame(X) else np.asarray(X), np.asarray(y)
     by_folds = is_auto(base.early_stopping) and _folds_serve(base, targets)
     if is_auto(base.early_stopping):
         base.set_params(early_stopping="cross" if by_folds else False)
@@ -282,8 +284,9 @@ class _Objective:
         train, test = _split(self._y, self._seed, is_classes=self._has_classes)
         if model.early_stopping is False:  # otherwise it holds out rows of its own
             model.set_params(validation_fraction=0.1)
-        self._fit(model, self._X[train], self._y[train], self._watch(trial))
-        return _score(model, self._X[test], self._y[test])
+        seen, unseen = _safe_indexing(self._X, train), _safe_indexing(self._X, test)
+        self._fit(model, seen, self._y[train], self._watch(trial))
+        return _score(model, unseen, self._y[test])
 
     def _fit(self, model: Estimator, X: Any, y: Any, observer: Observer) -> None:
         model.fit(X, y, observer=observer)

@@ -4,7 +4,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from protopinv.cli.options import AsJson, Data, Device, ModelPath, Target, Weight
+from protopinv.cli.options import (
+    AsJson,
+    Data,
+    Device,
+    Encoding,
+    ModelPath,
+    Separator,
+    Target,
+    Weight,
+)
 from protopinv.cli.output import answer
 
 
@@ -13,6 +22,8 @@ def evaluate(
     data: Data,
     target: Target = None,
     weight: Weight = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -22,12 +33,13 @@ def evaluate(
     named in the order of training.
     """
     from protopinv import estimators
-    from protopinv.cli.rows import model_at, rows_for
+    from protopinv.cli.rows import as_written, model_at, rows_for
     from protopinv.cli.tasks import require_targets
     from protopinv.estimators.saving import task_of
 
     estimator = model_at(model).set_params(device=device)
-    rows = rows_for(estimator, data, target, weight, needs_target=True)
+    written = as_written(separator, encoding)
+    rows = rows_for(estimator, data, target, weight, needs_target=True, written=written)
     require_targets(estimator, rows)
     result = estimators.evaluate(estimator, rows.X, rows.y, rows.weight)
     told = {"data": rows.name, "task": task_of(estimator), **_named(asdict(result), rows.targets)}

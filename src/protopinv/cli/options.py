@@ -12,13 +12,13 @@ from protopinv.errors import ConfigError
 from protopinv.train.config import AUTO, TrainConfig, offered_default
 
 Data = Annotated[
-    str, typer.Argument(help="A CSV or Parquet file, or digits, mnist, fashion-mnist.")
+    str, typer.Argument(help="A CSV or Parquet file, - for stdin, or digits, mnist, fashion-mnist.")
 ]
 TrainData = Annotated[
     str,
     typer.Argument(
-        help="A CSV, Parquet or Arrow file, a folder of such files, or digits, mnist, "
-        "fashion-mnist."
+        help="A CSV, Parquet or Arrow file, a folder of such files, - for a CSV on stdin, or "
+        "digits, mnist, fashion-mnist."
     ),
 ]
 ModelPath = Annotated[str, typer.Argument(help="A file written by 'protopinv train'.")]
@@ -32,6 +32,18 @@ Weight = Annotated[
 Drop = Annotated[
     list[str] | None,
     typer.Option(help="Columns to leave out, several with commas; may be repeated."),
+]
+Categorical = Annotated[
+    list[str] | None,
+    typer.Option(help="Columns of numbers that are names of things; several with commas."),
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(help="What stands between the fields of a CSV file; tab for tabs. Default: seen."),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(help="How a CSV file is encoded, such as cp1252. Default: UTF-8 if it can be."),
 ]
 Output = Annotated[Path, typer.Option("--output", "-o", help="The model file.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]

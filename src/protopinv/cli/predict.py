@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from protopinv.cli.options import AsJson, Data, Device, ModelPath
+from protopinv.cli.options import AsJson, Data, Device, Encoding, ModelPath, Separator
 from protopinv.cli.output import on_stdout, say
 from protopinv.errors import ConfigError
+from protopinv.optional import require
 
 
 def predict(
@@ -22,21 +23,23 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Add the probability of each class or label.")
     ] = False,
+    separator: Separator = None,
+    encoding: Encoding = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Predict rows as CSV or JSON.
+    """Predict rows as CSV, JSON lines or Parquet, by the ending of the output.
 
     The answer is a column "prediction", or prediction_1, prediction_2, ... for several targets.
     DATA is a table with the columns the model was trained on, or a named set (its test split).
     """
-    from protopinv.cli.rows import model_at, rows_for
+    from protopinv.cli.rows import as_written, model_at, rows_for
     from protopinv.files import replacing, require_file
 
     if output is not None:
         require_file(output)
     estimator = model_at(model).set_params(device=device)
-    rows = rows_for(estimator, data)
+    rows = rows_for(estimator, data, written=as_written(separator, encoding))
     if proba and not hasattr(estimator, "predict_proba"):
         raise ConfigError(
             f"Probabilities are of classes or labels. {model} predicts numbers. Leave out --proba."
@@ -48,8 +51,8 @@ def predict(
         with on_stdout():
             _write(columns, sys.stdout, as_json)
         return
-    with replacing(output) as temporary, temporary.open("w", newline="") as stream:
-        _write(columns, stream, as_json)
+    with replacing(output) as temporary:
+        _write_file(columns, temporary, output.suffix.lower(), as_json)
     say(f"wrote {len(rows.X)} predictions to {output}")
 
 
@@ -68,6 +71,20 @@ def _probabilities(estimator: Any, X: Any) -> dict[str, list[Any]]:
         return _columns("probability", found)
     named = zip(estimator.classes_.tolist(), found.T, strict=True)
     return {f"probability_{label}": column.tolist() for label, column in named}
+
+
+def _write_file(columns: dict[str, list[Any]], path: Path, suffix: str, as_json: bool) -> None:
+    """In the format that the ending of the file names."""
+    if suffix in (".parquet", ".pq"):
+        polars = require("polars", extra="table", why="Writing Parquet")
+        polars.DataFrame(columns).write_parquet(path)
+        return
+    with path.open("w", newline="") as stream:
+        if suffix in (".jsonl", ".ndjson"):
+            for row in zip(*columns.values(), strict=True):
+                stream.write(json.dumps(dict(zip(columns, row, strict=True))) + "\n")
+        else:
+            _write(columns, stream, as_json)
 
 
 def _write(columns: dict[str, list[Any]], stream: Any, as_json: bool) -> None:

@@ -2,11 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from protopinv.errors import DataError, ModelFileError, ProtoPINVError
+from protopinv.cli.output import say
+from protopinv.errors import ConfigError, DataError, ModelFileError, ProtoPINVError
 
 if TYPE_CHECKING:
     from protopinv.data import Dataset
     from protopinv.data.sources import Split
+    from protopinv.data.text_tables import Written
     from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
 
 
@@ -24,6 +26,18 @@ def model_at(path: str) -> "ProtoPINVClassifier | ProtoPINVRegressor":
         ) from error
 
 
+def as_written(separator: str | None, encoding: str | None) -> "Written":
+    """How a CSV file is written, as far as a user says."""
+    from protopinv.data.text_tables import Written
+
+    separator = {"tab": "\t", "\\t": "\t"}.get(separator or "", separator)
+    if separator is not None and len(separator) != 1:
+        raise ConfigError(
+            f"--separator is one character, or tab. Got {separator!r}. Change it, for example to ;"
+        )
+    return Written(separator, encoding)
+
+
 def rows_for(
     estimator: "ProtoPINVClassifier | ProtoPINVRegressor",
     data: str,
@@ -32,20 +46,27 @@ def rows_for(
     *,
     needs_target: bool = False,
     split: "Split" = "test",
+    written: "Written | None" = None,
 ) -> "Dataset":
     """One split of a named set, or the columns of a table that the model was trained on."""
     from protopinv.data import load_data
 
-    names = getattr(estimator, "feature_names_in_", None)
+    names, table = getattr(estimator, "feature_names_in_", None), estimator.table_
     features = None if names is None else list(names)
+    of_text = [] if table is None else [c.name for c in table.columns if c.kind == "category"]
     rows = load_data(
         data,
         split=split,
         target=target,
         features=features,
+        left_out=[] if table is None else [column.name for column in table.left_out],
         needs_target=needs_target,
         weight=weight,
+        as_text=of_text,
+        written=written,
     )
+    for line in rows.said:
+        say(line)
     if rows.X.shape[1] != estimator.n_features_in_:
         raise DataError(
             f"Rows must have what the model was trained on: {estimator.n_features_in_} features. "

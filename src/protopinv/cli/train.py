@@ -10,10 +10,13 @@ import typer
 
 from protopinv.cli.options import (
     AsJson,
+    Categorical,
     Device,
     Drop,
+    Encoding,
     Output,
     Seed,
+    Separator,
     Target,
     TrainData,
     Weight,
@@ -22,14 +25,18 @@ from protopinv.cli.options import (
 )
 from protopinv.cli.output import answer, leave, say
 from protopinv.cli.tasks import Task, chosen_task, estimator_for, sizes_of, validation
+from protopinv.errors import ConfigError
 
 if TYPE_CHECKING:
     from protopinv.data import Dataset
     from protopinv.shards import RowSource
+    from protopinv.tables import Table
 
 # So many targets tell whether they are classes or numbers.
 ROWS_FOR_TASK = 100_000
 BLOCKS_FOR_TASK = 8
+# Columns that are told of, line by line.
+MOST_TOLD = 60
 
 
 @with_hyperparameters
@@ -39,6 +46,9 @@ def train(
     task: Task = "auto",
     weight: Weight = None,
     drop: Drop = None,
+    categorical: Categorical = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
     output: Output = Path("model.safetensors"),
     device: Device = "auto",
     seed: Seed = 0,
@@ -66,6 +76,8 @@ def train(
     by torchrun, every process reads its own part. Several values are given with commas, as in
     --hidden-sizes 256,128 --ridge 100,3.
     """
+    from protopinv.cli.rows import as_written
+    from protopinv.data import load_data
     from protopinv.estimators.checks import resolve_device
     from protopinv.files import require_file
     from protopinv.train.ranks import is_first
@@ -77,18 +89,37 @@ def train(
     resolve_device(device)
     saving = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
     source = _source(data, target, drop or (), weight)
-    rows = _dataset(data, target, drop or (), weight) if source is None else None
+    rows, names = None, []
+    if source is None:
+        names = [part.strip() for each in categorical or () for part in each.split(",")]
+        rows = load_data(
+            data,
+            split="train",
+            target=target,
+            drop=drop or (),
+            weight=weight,
+            as_text=names,
+            written=as_written(separator, encoding),
+        )
+    elif categorical or separator or encoding:
+        raise ConfigError(
+            "--categorical, --separator and --encoding are for a file that is read whole. "
+            f"{data} is read a piece at a time, as numbers. Leave them out."
+        )
     estimator = estimator_for(
         chosen_task(task, rows or _first_targets(source)),
         given,
         device=device,
         random_state=seed,
+        columns=dict.fromkeys(names, "category") if names else None,
         verbose=int(sys.stderr.isatty() if verbose is None else verbose),
     )
     if rows is not None:
         if estimator.image_shape is None:
             estimator.set_params(image_shape=rows.image_shape)
         estimator.fit(rows.X, rows.y, rows.weight, **saving)
+        for line in (*rows.said, *told(estimator.table_)):
+            say(line)
     else:
         estimator.fit(source, **saving)
     if not is_first():
@@ -121,10 +152,12 @@ def train(
     leave(interrupted=history.ending == "interrupted")
 
 
-def _dataset(data: str, target: str | None, drop: Sequence[str], weight: str | None) -> "Dataset":
-    from protopinv.data import load_data
-
-    return load_data(data, split="train", target=target, drop=drop, weight=weight)
+def told(table: "Table | None") -> list[str]:
+    """What was understood of each column; those that are simply numbers are counted."""
+    if table is None or (table.is_plain and not table.left_out):
+        return []
+    lines = str(table).splitlines()
+    return lines if len(lines) <= MOST_TOLD else [*lines[:MOST_TOLD], f"... {len(lines)} in all"]
 
 
 def _source(

@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from protopinv.cli.options import AsJson, Data, Device, Drop, Output, Seed, Target
+from protopinv.cli.options import (
+    AsJson,
+    Data,
+    Device,
+    Drop,
+    Encoding,
+    Output,
+    Seed,
+    Separator,
+    Target,
+)
 from protopinv.cli.output import answer, leave, say
 from protopinv.cli.tasks import Task, chosen_task, estimator_for, validation
 
@@ -16,6 +26,8 @@ def tune(
     target: Target = None,
     task: Task = "auto",
     drop: Drop = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
     output: Output = Path("model.safetensors"),
     trials: Annotated[int, typer.Option(help="Configurations to try, in all.")] = 50,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which to stop.")] = None,
@@ -30,12 +42,14 @@ def tune(
 
     Trials that look poor early are given up. The same --study goes on where it stopped.
     """
+    from protopinv.cli.rows import as_written
     from protopinv.data import load_data
     from protopinv.files import require_file
     from protopinv.tuning import tune as search
 
     require_file(output)
-    rows = load_data(data, split="train", target=target, drop=drop or ())
+    written = as_written(separator, encoding)
+    rows = load_data(data, split="train", target=target, drop=drop or (), written=written)
     chosen = chosen_task(task, rows)
     found = search(
         rows.X,

@@ -8,7 +8,8 @@ import numpy as np
 
 from protopinv.data.dataset import Dataset
 from protopinv.data.images import FASHION_MNIST, MNIST, load_images
-from protopinv.data.tables import load_table
+from protopinv.data.tables import STDIN, load_table
+from protopinv.data.text_tables import Written
 from protopinv.errors import DataError
 from protopinv.files import is_file
 
@@ -22,15 +23,19 @@ def load_data(
     split: Split,
     target: str | None = None,
     features: Sequence[str] | None = None,
+    left_out: Sequence[str] = (),
     drop: Sequence[str] = (),
     needs_target: bool = True,
     weight: str | None = None,
+    as_text: Sequence[str] = (),
+    written: Written | None = None,
 ) -> Dataset:
     """``digits``, ``mnist`` or ``fashion-mnist`` in their split, or a table, all of its rows.
 
     Of a table, ``target`` is taken apart; ``features`` names the columns to use, by default all
     others but those in ``drop``. Without ``needs_target`` a table may come without one. Several
-    targets are named with commas. ``weight`` names the column that says what each row counts.
+    targets are named with commas. ``weight`` names the column that says what each row counts. Text
+    is read as ``written``, and columns ``as_text`` stay what they are there.
     """
     if source in NAMED and weight is not None:
         raise DataError(
@@ -46,16 +51,25 @@ def load_data(
         if source == images.name:
             return load_images(images, split)
     path = Path(source)
-    if not is_file(path):
+    if source != STDIN and not is_file(path):
         raise DataError(
-            f"Data must be a CSV or Parquet file, or one of {', '.join(NAMED)}. "
+            f"Data must be a CSV or Parquet file, - for stdin, or one of {', '.join(NAMED)}. "
             f"There is no file {source}. Check the path."
         )
     if needs_target and target is None:
         raise DataError(
             f"A table needs a target column. None was given for {source}. Use --target COLUMN."
         )
-    return load_table(path, target=target, features=features, drop=drop, weight=weight)
+    return load_table(
+        path,
+        target=target,
+        features=features,
+        left_out=left_out,
+        drop=drop,
+        weight=weight,
+        as_text=as_text,
+        written=written,
+    )
 
 
 def load_digits(split: Split) -> Dataset:

@@ -1,15 +1,21 @@
-"""CSV and Parquet tables, read by polars; one clear error for whatever is not a number."""
+"""CSV and Parquet tables, read by polars: features as they are, targets and weights checked."""
 
-import difflib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from protopinv.data.dataset import Dataset
+from protopinv.data.text_tables import Written, read_text_table
 from protopinv.errors import DataError
 from protopinv.optional import require
+from protopinv.tables import hint
+from protopinv.tables.values import NUMBER
 
-READERS = {".csv": "read_csv", ".parquet": "read_parquet", ".pq": "read_parquet"}
+TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+PARQUET = (".parquet", ".pq")
+# A table that comes from another program.
+STDIN = "-"
 
 
 def load_table(
@@ -17,26 +23,40 @@ def load_table(
     *,
     target: str | None = None,
     features: Sequence[str] | None = None,
+    left_out: Sequence[str] = (),
     drop: Sequence[str] = (),
     weight: str | None = None,
+    as_text: Sequence[str] = (),
+    written: Written | None = None,
 ) -> Dataset:
     """All rows of a table: ``features`` (by default all columns not named here) and the target.
 
     A target and a name in ``drop`` that is no column may be several, with commas. ``weight`` is the
-    column that says what each row counts.
+    column that says what each row counts. Columns ``as_text`` keep what is written, and so does the
+    target. Features that were ``left_out`` of a model may be missing.
     """
     polars = require("polars", extra="table", why="Reading a table")
-    table = _read(path, polars)
+    kept = [*as_text, *([] if target is None else [target])]
+    table, said = _read(path, polars, written or Written(), kept)
     targets = [] if target is None else _listed([target], table.columns)
-    _require_columns(table, targets, "The target must be a column of the table", path)
-    named = [] if weight is None else [weight]
-    _require_columns(table, named, "The weight must be a column of the table", path)
     drop = _listed(drop, table.columns)
-    _require_columns(table, drop, "A column to drop must be in the table", path)
-    taken = {*targets, *named, *drop}
+    named = [] if weight is None else [weight]
+    used = {*targets, *named}
+    _require_columns(table, targets, "The target must be a column of the table", path, drop)
+    _require_columns(table, named, "The weight must be a column of the table", path, targets)
+    _require_columns(table, drop, "A column to drop must be in the table", path, used)
+    both = [name for name in drop if name in used]
+    if both:
+        raise DataError(
+            f"A column cannot be used and left out. {both[0]!r} is a target or a weight, and "
+            "--drop names it. Leave it out of one of them."
+        )
+    taken = {*used, *drop}
     names = [name for name in table.columns if name not in taken]
     if features is not None:
         names = list(features)
+        absent = [name for name in left_out if name not in table.columns]
+        table = table.with_columns(polars.lit(None).alias(name) for name in absent)
         _require_columns(table, names, "Every feature of the model must be a column", path)
     if not names or len(table) == 0:
         raise DataError(
@@ -50,14 +70,27 @@ def load_table(
                 f"Every row needs a {'weight' if name in named else 'target'}. Column {name!r} of "
                 f"{path} is empty in row {row + 1}. Fill it or drop the row."
             )
-    y = table[targets[0]].to_numpy() if len(targets) == 1 else None
+    y = _labels(table[targets[0]], polars) if len(targets) == 1 else None
     if len(targets) > 1:
         _require_numbers(table, targets, "Several targets must be numbers", path, polars)
         y = table.select(targets).cast({polars.Boolean: polars.UInt8}).to_numpy()
     _require_numbers(table, named, "Weights must be numbers", path, polars)
     weights = table[weight].cast(polars.Float64).to_numpy() if named else None
-    X = _numbers(table.select(names), path, polars)
-    return Dataset(str(path), X, y, weight=weights, targets=tuple(targets))
+    return Dataset(
+        str(path), table.select(names), y, weight=weights, targets=tuple(targets), said=tuple(said)
+    )
+
+
+def _labels(column: Any, polars: Any) -> Any:
+    """Targets as numpy has them: numbers, or text as it is written, so that 01 is not 1."""
+    if column.dtype != polars.String:
+        return column.to_numpy()
+    texts = column.to_list()
+    if all(NUMBER.fullmatch(text.strip()) for text in set(texts)):
+        numbers = column.str.strip_chars().cast(polars.Float64)
+        whole = (numbers == numbers.round()).all() and (numbers.abs() < 2**53).all()
+        return (numbers.cast(polars.Int64) if whole else numbers).to_numpy()
+    return column.to_numpy()
 
 
 def _require_numbers(table: Any, names: Sequence[str], rule: str, path: Path, polars: Any) -> None:
@@ -70,16 +103,24 @@ def _require_numbers(table: Any, names: Sequence[str], rule: str, path: Path, po
             )
 
 
-def _read(path: Path, polars: Any) -> Any:
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
+def _read(
+    path: Path, polars: Any, written: Written, as_text: Sequence[str]
+) -> tuple[Any, list[str]]:
+    name = path.name.lower()
+    if str(path) == STDIN:
+        return read_text_table(sys.stdin.buffer.read(), "stdin", polars, written, as_text)
+    if not name.endswith((*TEXT, *PARQUET)):
         raise DataError(
-            f"A table must be a .csv or .parquet file. Got {path.name}. Convert or rename it."
+            f"A table must be a .csv or .parquet file, or one of {', '.join(TEXT[1:])}. Got "
+            f"{path.name}. Convert or rename it."
         )
-    options = {"infer_schema_length": None} if reader == "read_csv" else {}
     try:
-        return getattr(polars, reader)(path, **options)
+        if name.endswith(TEXT):
+            return read_text_table(path.read_bytes(), str(path), polars, written, as_text)
+        return polars.read_parquet(path), []
     except (polars.exceptions.PolarsError, OSError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
         reason = str(error).strip().splitlines()[0]
         raise DataError(
             f"A table must be a readable {path.suffix[1:]} file. {path} is not ({reason}). "
@@ -96,14 +137,15 @@ def _listed(names: Sequence[str], columns: Sequence[str]) -> list[str]:
     return listed
 
 
-def _require_columns(table: Any, names: Sequence[str], rule: str, path: Path) -> None:
+def _require_columns(
+    table: Any, names: Sequence[str], rule: str, path: Path, taken: Sequence[str] | set[str] = ()
+) -> None:
     missing = [name for name in names if name not in table.columns]
     if not missing:
         return
-    close = difflib.get_close_matches(missing[0], table.columns, n=1)
-    hint = f"Did you mean {close[0]!r}?" if close else "Check the spelling and the first line."
+    free = [name for name in table.columns if name not in taken]
     few = ", ".join(map(repr, table.columns[:8])) + (", ..." if len(table.columns) > 8 else "")
-    raise DataError(f"{rule}. {path} has no {missing[0]!r}; it has {few}. {hint}")
+    raise DataError(f"{rule}. {path} has no {missing[0]!r}; it has {few}. {hint(missing[0], free)}")
 
 
 def _first_text(column: Any, polars: Any) -> Any:
@@ -112,24 +154,3 @@ def _first_text(column: Any, polars: Any) -> Any:
         numbers = column.cast(polars.Float64, strict=False)
         column = column.filter(numbers.is_null() & column.is_not_null())
     return next(iter(column.drop_nulls().head(1)), None)
-
-
-def _numbers(table: Any, path: Path, polars: Any) -> Any:
-    """The table with every column a finite number; Booleans become 0 and 1."""
-    for column in table.iter_columns():
-        if not (column.dtype.is_numeric() or column.dtype == polars.Boolean):
-            raise DataError(
-                f"Features must be numbers. Column {column.name!r} of {path} holds "
-                f"{column.dtype} values such as {_first_text(column, polars)!r}. Encode it as "
-                "numbers, or leave it out (--drop)."
-            )
-        bad = column.is_null()
-        if column.dtype.is_float():
-            bad = bad | ~column.is_finite().fill_null(False)
-        if bad.any():
-            row = bad.arg_max()
-            raise DataError(
-                f"Features must be finite numbers. Column {column.name!r} of {path} holds "
-                f"{column[row]} in row {row + 1}. Fill the gap or drop the row."
-            )
-    return table.cast({polars.Boolean: polars.UInt8})

@@ -108,8 +108,8 @@ def _require_numbers(description: Description, kind: str) -> None:
         )
         raise ExportError(
             f"{kind} takes rows of numbers. This model takes a frame: {column.name!r} is a "
-            f"{column.kind} of which it makes {len(column.names)} numbers. Save it as .safetensors, "
-            "or train on numbers of your own making."
+            f"{column.kind} of which it makes {len(column.names)} numbers. Save it as "
+            ".safetensors, or train on numbers of your own making."
         )
 
 
