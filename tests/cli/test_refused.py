@@ -26,7 +26,11 @@ def test_a_named_set_without_its_files_is_refused(tmp_path: Path, folder: Path) 
         (["train", "nowhere.csv"], ExitCode.DATA, ["There is no file nowhere.csv"]),
         (["train", "bugs.csv"], ExitCode.DATA, ["--target COLUMN"]),
         (["train", "bugs.csv", "--target", "knd"], ExitCode.DATA, ["Did you mean 'kind'?"]),
-        (["train", "bugs.csv", "--target", "f0"], ExitCode.DATA, ["must be numbers", "'kind'"]),
+        (
+            ["train", "bugs.csv", "--target", "f0,kind"],
+            ExitCode.DATA,
+            ["must be numbers", "'kind'"],
+        ),
         (
             ["train", "bugs.csv", "--target", "kind", "--lr", "-1"],
             ExitCode.USAGE,

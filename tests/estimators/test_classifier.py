@@ -41,7 +41,7 @@ def test_every_hyperparameter_is_a_constructor_argument_with_the_same_default() 
     ):
         params = estimator.get_params()
         fields = {*FIELDS} - images - others
-        beside = {"stem", "copies", "device", "random_state", "verbose", "warm_start"}
+        beside = {"stem", "copies", "device", "random_state", "verbose", "warm_start", "columns"}
         assert set(params) == fields | beside | own
         assert {name: params[name] for name in fields} == {
             name: offered_default(name) for name in fields

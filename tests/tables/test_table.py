@@ -1,0 +1,249 @@
+"""What becomes of the columns of a frame: laws of the table, whatever frame it came from."""
+
+import datetime as dt
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from protopinv.errors import ConfigError, DataError
+from protopinv.tables import (
+    FOLDS,
+    Category,
+    Date,
+    Gathered,
+    Number,
+    Table,
+    arrays,
+    described,
+    frame_columns,
+    restored,
+    understood,
+)
+
+N = 2_400
+
+
+def people(n: int = N) -> pd.DataFrame:
+    """Every kind of column, with gaps."""
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": random.integers(18, 80, n).astype(float),
+            "height": random.normal(170, 10, n),
+            "city": random.choice(["Rome", "Oslo", "Lima"], n).astype(object),
+            "street": random.choice([f"street {k}" for k in range(60)], n).astype(object),
+            "member": random.random(n) < 0.5,
+            "joined": pd.Timestamp("2020-01-01") + pd.to_timedelta(random.integers(0, 900, n), "D"),
+            "seen": [f"0{1 + k % 9}/15/2021 10:0{k % 6}" for k in range(n)],
+            "note": [f"text {k}" for k in range(n)],
+            "same": 1,
+            "grade": pd.Categorical(random.choice(list("abc"), n)),
+        }
+    )
+    frame.loc[::7, "age"] = np.nan
+    frame.loc[::11, "city"] = None
+    return frame
+
+
+def table_of(frame: Any, **wanted: str) -> Table:
+    columns = frame_columns(frame)
+    return understood([columns], list(columns), wanted)
+
+
+def finished(frame: Any, y: np.ndarray, **wanted: str) -> tuple[Table, np.ndarray, np.ndarray]:
+    """The table with averages of one target, its codes, and rows to train on."""
+    table, columns = table_of(frame, **wanted), frame_columns(frame)
+    codes, fold = table.codes(columns), np.arange(len(y)) % FOLDS
+    gathered = Gathered.empty(table, len(y), 1)
+    gathered.add(codes, y[:, None], None, fold)
+    table = gathered.finished(["y"])
+    return table, codes, gathered.rows(table, codes, fold)
+
+
+def test_every_kind_of_column_is_understood() -> None:
+    table = table_of(people())
+    kinds = {column.name: column for column in table.columns}
+    assert isinstance(kinds["age"], Number)
+    assert kinds["age"].flag
+    assert isinstance(kinds["height"], Number)
+    assert kinds["height"].names == ("height",)
+    assert isinstance(kinds["city"], Category)
+    assert kinds["city"].names == ("city = Lima", "city = Oslo", "city = Rome", "city is missing")
+    assert isinstance(kinds["member"], Number)
+    assert kinds["member"].boolean
+    assert isinstance(kinds["joined"], Date)
+    assert kinds["joined"].parts == ("age", "season", "weekday")
+    assert isinstance(kinds["seen"], Date)
+    assert kinds["seen"].form == "%m/%d/%Y %H:%M"
+    assert "time" in kinds["seen"].parts
+    assert kinds["grade"].kind == "category"
+    assert {column.name: column.why[:12] for column in table.left_out} == {
+        "note": "nearly every",
+        "same": "it is always",
+    }
+    assert all(name in str(table) for name in people().columns)
+
+
+def test_frames_of_every_library_become_the_same_rows() -> None:
+    frame = people()
+    table = table_of(frame)
+    wanted = table.codes(frame_columns(frame))
+    plain = frame.assign(grade=frame.grade.astype(str))
+    for other in (pl.from_pandas(plain), pa.Table.from_pandas(plain), frame.convert_dtypes()):
+        np.testing.assert_array_equal(table.codes(frame_columns(other)), wanted)
+
+
+def test_gaps_unknown_values_and_unreadable_text_are_told_apart() -> None:
+    table = table_of(people())
+    row = people().head(1).assign(age=np.nan, city="Paris", seen="yesterday", joined=pd.NaT)
+    names, features = table.feature_names, table.features(table.codes(frame_columns(row)))[0]
+    told = dict(zip(names, features, strict=True))
+    assert told["age is missing"] == 1
+    assert told["age"] == np.nanmedian(people()["age"])
+    assert sum(told[f"city = {city}"] for city in ("Lima", "Oslo", "Rome")) == 0
+    assert told["city is missing"] == 0
+    assert told["joined in years"] == 0  # the middle of those seen
+
+
+def test_no_row_sees_its_own_target() -> None:
+    """Targets of noise: averages of all rows know them, those of other folds do not."""
+    frame = people()[["street", "age"]]
+    y = np.random.default_rng(1).standard_normal(N)
+    table, codes, rows = finished(frame, y)
+    place = table.feature_names.index("street: average of y")
+    seen, unseen = table.features(codes)[:, place], rows[:, place]
+    assert np.corrcoef(seen, y)[0, 1] > 0.1
+    assert abs(np.corrcoef(unseen, y)[0, 1]) < 0.05
+    others = np.arange(N) % FOLDS != 0
+    there = (frame["street"] == frame["street"][0]) & others
+    mean = y[others].mean()
+    assert rows[0, place] == pytest.approx((y[there].sum() + 10 * mean) / (there.sum() + 10))
+
+
+def test_averages_follow_jumps_of_a_number_that_repeats() -> None:
+    age = np.random.default_rng(2).integers(0, 40, N).astype(float)
+    y = np.where(age % 2 == 0, 1.0, -1.0)
+    table, codes, rows = finished(pd.DataFrame({"age": age}), y)
+    place = table.feature_names.index("age: average of y")
+    assert np.corrcoef(rows[:, place], y)[0, 1] > 0.99
+    between = table.features(np.array([[6.5], [-9.0], [99.0]]))[:, place]
+    known = table.features(np.array([[6.0], [7.0], [0.0], [39.0]]))[:, place]
+    np.testing.assert_allclose(between, [known[:2].mean(), known[2], known[3]])
+    assert codes.shape == (N, 1)
+
+
+def test_weights_of_rows_count_as_repeated_rows() -> None:
+    frame, y = people()[["street"]], np.random.default_rng(3).standard_normal(N)
+    weight, fold = 1.0 + np.arange(N) % 3, np.arange(N) % FOLDS
+    table = table_of(frame)
+    codes = table.codes(frame_columns(frame))
+    weighted, repeated = (Gathered.empty(table, N, 1) for _ in range(2))
+    weighted.add(codes, y[:, None], weight, fold)
+    times = weight.astype(int)
+    repeated.add(
+        *(np.repeat(part, times, axis=0) for part in (codes, y[:, None])),
+        None,
+        np.repeat(fold, times),
+    )
+    np.testing.assert_allclose(
+        weighted.finished(["y"]).columns[0].vectors, repeated.finished(["y"]).columns[0].vectors
+    )
+
+
+def test_few_rows_or_many_targets_get_columns_instead_of_averages() -> None:
+    table = table_of(people())
+    few = Gathered.empty(table, 900, 1).finished(["y"])
+    many = Gathered.empty(table, N, 11).finished([str(k) for k in range(11)])
+    for found in (few, many):
+        street = next(column for column in found.columns if column.name == "street")
+        assert len(street.names) == 31  # thirty of sixty, and the rest together
+        assert not any("average" in name for name in found.feature_names)
+
+
+def test_a_table_is_stored_and_restored() -> None:
+    table, codes, _ = finished(people(), np.random.default_rng(4).standard_normal(N))
+    told = json.loads(json.dumps(described(table), allow_nan=False))
+    again = restored(told, arrays(table))
+    assert str(again) == str(table)
+    np.testing.assert_array_equal(again.features(codes), table.features(codes))
+
+
+def test_pieces_of_a_frame_are_understood_as_all_of_it() -> None:
+    frame = people()
+    whole, columns = table_of(frame), list(frame.columns)
+    pieces = [frame_columns(frame.iloc[k : k + 500]) for k in range(0, N, 500)]
+    parts = understood(pieces, columns, None)
+    assert described(parts) == described(whole)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "note"),
+    [
+        (["1", "2.5", " 3 ", "?"] * 30, "number", None),
+        (["1", "2"] * 50 + ["many"], "number", "1 values such as 'many' are no numbers"),
+        (["007", "008"] * 50, "category", None),
+        (["2024-01-01", "2024-13-45"] + ["2024-02-01", "2024-03-01"] * 50, "date", "no dates"),
+        (["24.12.2020", "01.02.2021"] * 50, "date", None),
+        ([True, False, None] * 30, "number", None),
+        ([1, "one"] * 30, "category", None),
+        ([dt.date(2020, 1, 1), dt.date(2021, 5, 5)] * 30, "date", None),
+    ],
+)
+def test_columns_of_any_values(values: list[Any], kind: str, note: str | None) -> None:
+    table = table_of(pd.DataFrame({"a": pd.Series(values, dtype=object)}))
+    assert table.columns[0].kind == kind
+    assert [note in line for line in table.notes] == ([True] if note else [])
+
+
+def test_dates_in_any_zone_are_read_off_the_clock_on_the_wall() -> None:
+    moments = pd.date_range("2021-03-01 23:30", periods=50, freq="D")
+    wanted = table_of(pd.DataFrame({"t": moments}))
+    zoned = pd.DataFrame({"t": moments.tz_localize("Pacific/Auckland")})
+    np.testing.assert_allclose(
+        wanted.codes(frame_columns(zoned)),
+        wanted.codes(frame_columns(pd.DataFrame({"t": moments}))),
+    )
+    features = wanted.features(wanted.codes(frame_columns(zoned)))
+    monday = wanted.feature_names.index("t on Mon")
+    assert features[0, monday] == 1  # 1 March 2021
+
+
+@pytest.mark.parametrize(
+    ("frame", "wanted", "error", "message"),
+    [
+        ({"a": [1.0, np.inf]}, {}, DataError, r"Column 'a' holds infinity in row 2"),
+        ({"a": [1, 1]}, {}, DataError, r"None of 1 does \('a': it is always 1\)"),
+        ({"a": [None, None]}, {}, DataError, r"'a': it is empty"),
+        ({"a": [[1], [2]]}, {}, DataError, r"Column 'a' holds list values such as \[1\]"),
+        ({"a": [1, 2]}, {"b": "drop"}, ConfigError, r"There is no 'b'"),
+        ({"a": [1, 2]}, {"a": "nominal"}, ConfigError, r"says 'nominal' of 'a'"),
+        ({"a": ["x", "y"]}, {"a": "number"}, ConfigError, r"'a' is a number, and it holds text"),
+        ({"a": ["x", "y"]}, {"a": "date"}, ConfigError, r"'a' is a date, and it holds text"),
+        ({"a": [1, 2]}, {"a": "date"}, ConfigError, r"'a' is a date, and it holds numbers"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    frame: dict[str, Any], wanted: dict[str, str], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        table_of(pd.DataFrame(frame), **wanted)
+
+
+def test_a_name_that_is_there_twice_is_refused() -> None:
+    frame = pd.DataFrame([[1, 2]], columns=["a", "a"])
+    with pytest.raises(DataError, match=r"'a' is there twice"):
+        frame_columns(frame)
+
+
+def test_thousands_of_values_are_told_apart_up_to_a_limit() -> None:
+    values = [f"v{k // 3}" for k in range(36_000)]
+    table = table_of(pd.DataFrame({"a": values}))
+    column = table.columns[0]
+    assert isinstance(column, Category)
+    assert len(column.values) == 10_000
+    assert "10000 of 12000" in table.notes[0]
