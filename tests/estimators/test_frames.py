@@ -82,12 +82,13 @@ def test_smaller_files_keep_it_too(model: ProtoPINVClassifier, tmp_path: Path, d
     assert (loaded.predict(X) == model.predict(X)).mean() > 0.98
 
 
-@pytest.mark.parametrize("name", ["m.onnx", "m.c", "m.mjs"])
-def test_formats_without_frames_say_so(
-    model: ProtoPINVClassifier, tmp_path: Path, name: str
-) -> None:
-    with pytest.raises(ExportError, match=r"takes a frame: 'age' is a number of which it makes 2"):
-        model.export(tmp_path / name)
+def test_what_takes_numbers_only_says_so(model: ProtoPINVClassifier, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"int8 takes rows of numbers.*Use dtype='float32'"):
+        model.export(tmp_path / "m.c", dtype="int8")
+    with pytest.raises(ExportError, match="torch module takes numbers"):
+        model.to_torch()
+    with pytest.raises(ExportError, match="networks take numbers"):
+        model.to_sklearn()
     assert not list(tmp_path.iterdir())
 
 

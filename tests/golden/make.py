@@ -25,6 +25,38 @@ def main() -> None:
         write(kind, kind.replace(" ", "-"))
     for kind, dtype in SMALLER:
         write(kind, f"{kind}-{dtype}", bank=False, dtype=dtype)
+    write_frame()
+
+
+def write_frame() -> None:
+    """A model of a table with every kind of column."""
+    path = HERE / "frame.safetensors"
+    if path.exists():
+        return
+    import pandas as pd
+
+    from protopinv import ProtoPINVClassifier
+
+    random, n = np.random.default_rng(0), 1_200
+    X = pd.DataFrame(
+        {
+            "age": [None if k % 7 == 0 else float(random.integers(18, 60)) for k in range(n)],
+            "city": [random.choice(["Rome", "Oslo", None]) for _ in range(n)],
+            "street": [f"street {random.integers(40)}" for _ in range(n)],
+            "since": [f"{2015 + k % 5}-0{1 + k % 9}-10 1{k % 10}:30" for k in range(n)],
+            "id": [f"customer {k}" for k in range(n)],
+        }
+    )
+    y = np.where((X["city"] == "Rome") | (X["age"] > 45), "yes", "no")
+    made = ProtoPINVClassifier(
+        n_prototypes=8, hidden_sizes=6, n_members=1, max_epochs=5, early_stopping=False
+    )
+    made.set_params(random_state=0).fit(X, y).save(path)
+    rows = X.head(5).astype(object).where(X.head(5).notna(), None).to_numpy()
+    frame = pd.DataFrame(rows, columns=X.columns)
+    kept = {"rows": rows.tolist(), "predictions": made.predict(frame).tolist()}
+    kept["probabilities"] = np.round(made.predict_proba(frame), 9).tolist()
+    path.with_suffix(".json").write_text(json.dumps(kept) + "\n")
 
 
 def write(kind: str, name: str, **options: object) -> None:

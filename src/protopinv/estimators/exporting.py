@@ -41,7 +41,7 @@ def export(
         raise ConfigError(
             f"Calibration is for int8 in C. Got it for {path.suffix} in {dtype}. Leave it out."
         )
-    rows = None if calibration is None else np.asarray(estimator._valid(calibration))
+    rows = None if calibration is None else np.asarray(estimator._coded(calibration))
     seen, truth = _compared(estimator, X, y)
     if not examples:
         model = replace(model, examples=model.examples[:0])
@@ -52,13 +52,15 @@ def export(
         outputs: Outputs = formats.describe(model_file.load(path)).outputs
     else:
         if rows is None and dtype == "int8":
-            rows = estimator._examples()
+            rows = estimator.examples_
         exported, outputs = formats.write(
             description, path, dtype=dtype, rows=rows, version=__version__
         )
     if len(seen) == 0 or (X is None and dtype in ("float32", "float64")):
         return exported
-    return replace(exported, change=_change(estimator, seen, outputs(seen), truth))
+    return replace(
+        exported, change=_change(estimator, seen, outputs(description.given(seen)), truth)
+    )
 
 
 def _compared(estimator: ProtoPINV, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
@@ -66,8 +68,8 @@ def _compared(estimator: ProtoPINV, X: Any, y: Any) -> tuple[NDArray[Any], NDArr
     if X is None:
         if y is not None:
             raise ConfigError("Targets belong to rows. Got y without X. Give X too.")
-        return estimator._examples(), None
-    seen = np.asarray(estimator._valid(X))
+        return estimator.examples_, None
+    seen = np.asarray(estimator._coded(X))
     if y is None:
         return seen, None
     objective = estimator.objective_
@@ -85,7 +87,8 @@ def _change(
     estimator: ProtoPINV, X: NDArray[Any], after: NDArray[np.float64], truth: Any
 ) -> dict[str, float]:
     """How predictions move, and what that costs where the truth is known."""
-    before = estimator._answers(X).numpy()
+    table = estimator.table_
+    before = estimator._answers(X if table is None else table.features(X)).numpy()
     objective = estimator.objective_
     found: dict[str, float] = {"rows": len(X)}
     if isinstance(objective, Numbers):
@@ -110,10 +113,10 @@ def _change(
 def to_torch(estimator: ProtoPINV) -> nn.Module:
     """A module from rows to outputs."""
     description = formats.describe(saved_model(estimator))
-    if description.table is not None:
+    if description.encode is not None:
         raise ExportError(
             "A torch module takes numbers. This model takes a frame, of which it makes "
-            f"{description.table.n_features} numbers. Train on numbers of your own making."
+            f"{description.encode.n_outputs} numbers. Train on numbers of your own making."
         )
     return formats.to_torch(description)
 

@@ -49,10 +49,6 @@ class BankEstimator(NetworkEstimator):
             )
         return self.bank_
 
-    def _examples(self) -> NDArray[Any]:
-        """Some training rows as the network takes them."""
-        return self.examples_ if self.table_ is None else self.table_.features(self.examples_)
-
     def diagnose(self) -> Diagnosis:
         """Conditioning and sensitivity of every layer's solve, of the first member."""
         return diagnose(self._bank().member(0), architecture_of(self.config_))

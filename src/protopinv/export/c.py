@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import ExportError
+from protopinv.export import c_tables
 from protopinv.export.description import Description
+from protopinv.export.encode import Encode
 from protopinv.export.steps import (
     Activate,
     Affine,
@@ -199,7 +201,12 @@ def write_c(description: Description, name: str, stem: str, about: Sequence[str]
     writer = _Writer(description)
     body = writer.body()
     writer.constants.size += answer_bytes(description)
-    helpers = [FUNCTIONS[function] for function in FUNCTIONS if function in writer.used]
+    known = {**c_tables.FUNCTIONS, **FUNCTIONS}
+    helpers = [known[function] for function in known if function in writer.used]
+    values = ""
+    if description.encode is not None:
+        values, size = c_tables.names_of_values(description.encode, name)
+        writer.constants.size += size
     code = [
         *preamble(about, stem, writer.constants.size, writer.static_bytes),
         f'#include "{stem}.h"\n\n#include <math.h>\n\n',
@@ -209,6 +216,7 @@ def write_c(description: Description, name: str, stem: str, about: Sequence[str]
         *(helper + "\n" for helper in helpers),
         f"void {name}_outputs(const float *x, float *outputs)\n{{\n{body}}}\n",
         *answers(description, name),
+        values,
     ]
     cases = description.examples[:8].astype(np.float32)
     expected = description.outputs(cases)
@@ -264,6 +272,8 @@ class _Writer:
 
     def _call(self, step: Step, number: int, here: str, there: str) -> str:
         add = self.constants.add
+        if isinstance(step, Encode):
+            return "\n    ".join(c_tables.encode_calls(step, there, self.constants, self.used))
         if isinstance(step, Pick):
             self.used.add("pick")
             mask = add(f"used_{number}", mask_of(step), "unsigned char")
@@ -480,6 +490,8 @@ void {name}_probabilities(const float *x, float *probabilities);
 """
     first = "".join(preamble(about, stem, *memory))
     inputs = _feature_comments(description)
+    if description.encode is not None:
+        inputs = c_tables.columns_comment(description.encode, name)
     include = "#include <stdint.h>\n\n" if whole else ""
     if whole:
         inputs += f"""\

@@ -49,7 +49,10 @@ def _names(names: list[Any]) -> str:
 
 def _data(model: SavedModel) -> list[str]:
     lines = [f"- features: {model.n_features}"]
-    if model.feature_names is not None:
+    if model.table is not None:
+        told = [(column.name, column.story) for column in model.table.columns[:MOST_NAMES]]
+        lines += [f"  - {markdown_text(name)}: {markdown_text(story)}" for name, story in told]
+    elif model.feature_names is not None:
         lines.append(f"- their names: {_names(model.feature_names)}")
     if model.task == "classification":
         lines.append(f"- classes: {_names(model.objective['classes'])}")

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from protopinv.export.encode import Encode
 from protopinv.export.steps import (
     Activate,
     Affine,
@@ -29,7 +30,6 @@ from protopinv.export.steps import (
 from protopinv.features import Bent, Squash, Stem
 from protopinv.model_file import SavedModel
 from protopinv.model_file.packing import thin_factors
-from protopinv.tables import Table
 
 # A feature whose mean is so many standard deviations from zero has it taken off first: float32 has
 # not enough digits for both.
@@ -44,8 +44,7 @@ MANY = 0.98
 class Description:
     """Steps from a row to outputs, and what the outputs stand for.
 
-    ``examples`` are a few rows, ``deviations`` the scale of every feature that layers see. A
-    ``table`` makes these rows of the columns of a frame.
+    ``examples`` are a few rows, ``deviations`` the scale of every feature that layers see.
     """
 
     steps: tuple[Step, ...]
@@ -54,7 +53,16 @@ class Description:
     facts: Mapping[str, Any]
     examples: Rows
     deviations: Rows
-    table: Table | None = None
+
+    @property
+    def encode(self) -> Encode | None:
+        """What makes numbers of the columns of a frame, if rows come as such."""
+        first = self.steps[0]
+        return first if isinstance(first, Encode) else None
+
+    def given(self, codes: Rows) -> Rows:
+        """Rows as the first step takes them, from those that a model codes."""
+        return codes if self.encode is None else codes - self.encode.origins
 
     @property
     def n_inputs(self) -> int:
@@ -91,7 +99,8 @@ def describe(model: SavedModel) -> Description:
     mean, scale = mean[used], scale[used]
     first = replace(first, weights=first.weights[:, used])
     layers = _layers(first, others, model.network.activation, mean, scale)
-    steps = [*_front(model, used), *layers]
+    read = [] if model.table is None or model.table.is_plain else [Encode(model.table)]
+    steps = [*read, *_front(model, used), *layers]
     for one, next_one in pairwise(steps):
         if one.n_outputs != next_one.n_inputs:
             raise AssertionError("steps must follow each other")
@@ -100,21 +109,20 @@ def describe(model: SavedModel) -> Description:
         _answer(model),
         _names(model),
         {"task": model.task, "activation": model.network.activation},
-        _rows(model),
+        np.asarray(model.examples.numpy(), dtype=np.float64) - (0 if not read else read[0].origins),
         1 / scale,
-        None if model.table is None or model.table.is_plain else model.table,
     )
 
 
-def _rows(model: SavedModel) -> Rows:
-    """The examples as the first step takes them."""
+def _features(model: SavedModel) -> Rows:
+    """What the network or its front sees of the examples."""
     rows: Rows = np.asarray(model.examples.numpy(), dtype=np.float64)
     return rows if model.table is None else model.table.features(rows)
 
 
 def _names(model: SavedModel) -> tuple[str, ...] | None:
     if model.table is not None:
-        return model.table.feature_names
+        return tuple(column.name for column in model.table.columns)
     return None if model.feature_names is None else tuple(model.feature_names)
 
 
@@ -138,7 +146,7 @@ def _used(first: Affine, model: SavedModel, scale: Rows) -> NDArray[np.int64]:
     """
     spread = 1 / scale
     if len(model.examples) and model.front is None:
-        rows = _rows(model)
+        rows = _features(model)
         spread = np.maximum(spread, np.abs(rows - rows.mean(axis=0)).max(axis=0))
     size = np.abs(first.weights[0]).max(axis=1) * spread
     used = np.flatnonzero(size > UNUSED * size.max())

@@ -1,14 +1,13 @@
 """One ES module without dependencies: weights inside, ``predict(rows)`` outside."""
 
-import base64
+import re
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from protopinv.errors import ExportError
 from protopinv.export.description import Description
+from protopinv.export.encode import Encode
+from protopinv.export.javascript_tables import table_code, table_step
 from protopinv.export.steps import (
     Activate,
     Affine,
@@ -20,11 +19,12 @@ from protopinv.export.steps import (
     Shift,
     Step,
 )
-from protopinv.export.text import comment, js_value
+from protopinv.export.text import comment, js_floats, js_value
 
 CODE = """\
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const floats = (text) => new Float32Array(bytes(text).buffer);
+const doubles = (text) => new Float64Array(bytes(text).buffer);
 
 // The error function to double precision (W. J. Cody's rational approximations would be longer):
 // a series near zero, a continued fraction beyond.
@@ -142,7 +142,15 @@ const steps = {
 
 const made = model.steps.map(({ type, ...given }) => steps[type](given));
 
-function check(rows) {
+/** What the network answers to each row: logits of classes or labels, or plain numbers. */
+export function outputs(rows) {
+  const given = codes(rows);
+  return given.map((row) => Array.from(made.reduce((x, step) => step(x), Float64Array.from(row))));
+}
+"""
+
+ROWS = """
+function codes(rows) {
   if (!Array.isArray(rows)) throw new TypeError("Rows must be an array. Wrap a single row.");
   rows.forEach((row, i) => {
     if (typeof row === "number") throw new TypeError("Rows must be arrays. Wrap a single row.");
@@ -152,12 +160,7 @@ function check(rows) {
       if (typeof value !== "number" || !Number.isFinite(value))
         throw new RangeError(`Rows must hold finite numbers. Row ${i} holds ${value}.`);
   });
-}
-
-/** What the network answers to each row: logits of classes or labels, or plain numbers. */
-export function outputs(rows) {
-  check(rows);
-  return rows.map((row) => Array.from(made.reduce((x, step) => step(x), Float64Array.from(row))));
+  return rows;
 }
 """
 
@@ -208,7 +211,7 @@ EXACT = 2**53 - 1
 
 def write_javascript(description: Description, about: Sequence[str]) -> str:
     """The module as text."""
-    answer = description.answer
+    answer, encode = description.answer, description.encode
     model: dict[str, Any] = {"inputs": description.n_inputs}
     info: dict[str, Any] = {
         **description.facts,
@@ -230,13 +233,14 @@ def write_javascript(description: Description, about: Sequence[str]) -> str:
         code = LABELS
     steps = ",\n".join(f"    {_step(step)}" for step in description.steps)
     said = "\n".join(f"// {comment(line)}" for line in about)
+    first, *rest = re.split("const activations|const made", CODE)
     return f"""\
 {said}
 
 /** What this model is. */
 export const info = {js_value(info)};
 
-{CODE.split("const activations", 1)[0].rstrip()}
+{first.rstrip()}
 
 const model = {{
   ...{js_value(model)},
@@ -245,28 +249,32 @@ const model = {{
   ],
 }};
 
-const activations{CODE.split("const activations", 1)[1].rstrip()}
+const activations{rest[0].rstrip()}
+{ROWS if encode is None else table_code(encode)}
+const made{rest[1].rstrip()}
 {code}"""
 
 
 def _step(step: Step) -> str:
     """The description of a step as JavaScript."""
+    if isinstance(step, Encode):
+        return table_step(step)
     if isinstance(step, Pick):
         return _object("pick", columns=js_value(step.columns.tolist()))
     if isinstance(step, Shift):
-        return _object("shift", centre=_floats(step.centre))
+        return _object("shift", centre=js_floats(step.centre))
     if isinstance(step, Bend):
         return _object(
             "bend",
             kind=js_value(step.kind),
             columns=js_value(step.columns.tolist()),
-            centre=_floats(step.centre),
-            width=_floats(step.width),
+            centre=js_floats(step.centre),
+            width=js_floats(step.width),
         )
     if isinstance(step, Affine):
         shape = js_value(list(step.weights.shape))
         return _object(
-            "affine", shape=shape, weights=_floats(step.weights), bias=_floats(step.bias)
+            "affine", shape=shape, weights=js_floats(step.weights), bias=js_floats(step.bias)
         )
     if isinstance(step, Activate):
         return _object("activate", name=js_value(step.name))
@@ -276,7 +284,7 @@ def _step(step: Step) -> str:
         numbers = {"channels": c, "size": step.size, "height": h, "width": w, "floor": step.floor}
         return _object(
             "convolve",
-            filters=_floats(step.filters),
+            filters=js_floats(step.filters),
             strides=js_value(strides),
             rows=js_value(step.rows),
             columns=js_value(step.columns),
@@ -291,9 +299,3 @@ def _step(step: Step) -> str:
 def _object(step: str, **parts: str) -> str:
     inside = ", ".join(f"{name}: {text}" for name, text in parts.items())
     return f'{{ type: "{step}", {inside} }}'
-
-
-def _floats(numbers: NDArray[Any]) -> str:
-    """float32 in base64, as the module reads it: little-endian, like every machine that matters."""
-    raw = np.ascontiguousarray(numbers, dtype="<f4").tobytes()
-    return f'floats("{base64.b64encode(raw).decode()}")'

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from protopinv.errors import ExportError
 from protopinv.export.description import Description
+from protopinv.export.onnx_tables import encode_columns, input_names
 from protopinv.export.steps import (
     Activate,
     Affine,
@@ -22,9 +23,11 @@ from protopinv.export.steps import (
     pooling,
 )
 from protopinv.optional import require
+from protopinv.tables import Column
 
 # The oldest operator set that has all we use; runtimes since 2020 read it.
 OPSET = 13
+ML_OPSET = 2
 IR_VERSION = 8
 PLAIN = {"relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid", "cos": "Cos"}
 
@@ -32,17 +35,28 @@ PLAIN = {"relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid", "cos": "Cos"}
 def write_onnx(description: Description, metadata: Mapping[str, str], producer: str) -> Any:
     """The model as ONNX's message, checked."""
     onnx: Any = require("onnx", extra="export", why="Writing ONNX")
-    graph = _Graph(onnx)
-    here = "X"
-    for step in description.steps:
+    graph, encode = _Graph(onnx), description.encode
+    helper, kinds = onnx.helper, onnx.TensorProto
+    inputs = [helper.make_tensor_value_info("X", kinds.FLOAT, ["N", description.n_inputs])]
+    here, steps = "X", description.steps
+    if encode is not None:
+        names = input_names(encode)
+        inputs = [
+            helper.make_tensor_value_info(name, _input_type(column, kinds), ["N", 1])
+            for name, column in zip(names, encode.table.columns, strict=True)
+        ]
+        graph.reserved.update(names)
+        here, steps = encode_columns(graph, encode), steps[1:]
+    for step in steps:
         here = graph.step(step, here)
     outputs = graph.answer(description, here)
-    helper, kinds = onnx.helper, onnx.TensorProto
-    entry = helper.make_tensor_value_info("X", kinds.FLOAT, ["N", description.n_inputs])
-    whole = helper.make_graph(graph.nodes, "protopinv", [entry], outputs, graph.constants)
+    whole = helper.make_graph(graph.nodes, "protopinv", inputs, outputs, graph.constants)
+    opsets = [helper.make_opsetid("", OPSET)]
+    if encode is not None:
+        opsets.append(helper.make_opsetid("ai.onnx.ml", ML_OPSET))
     model = helper.make_model(
         whole,
-        opset_imports=[helper.make_opsetid("", OPSET)],
+        opset_imports=opsets,
         ir_version=IR_VERSION,
         producer_name="protopinv",
         producer_version=producer,
@@ -61,19 +75,24 @@ class _Graph:
         self.onnx = onnx
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
+        self.reserved: set[str] = set()
 
     def node(self, operator: str, *inputs: str, output: str | None = None, **options: Any) -> str:
         """One more; gives the name of what it answers."""
-        name = output or f"{operator.lower()}_{len(self.nodes)}"
+        name = output or self._free(f"{operator.lower()}_{len(self.nodes)}")
         made = self.onnx.helper.make_node(
             operator, list(inputs), [name], name=f"{name}_node", **options
         )
         self.nodes.append(made)
         return name
 
+    def _free(self, name: str) -> str:
+        """A name that no column of a table has."""
+        return self._free(f"{name}_") if name in self.reserved else name
+
     def constant(self, value: Any, dtype: Any = np.float32) -> str:
         """A tensor of the file."""
-        name = f"constant_{len(self.constants)}"
+        name = self._free(f"constant_{len(self.constants)}")
         array = np.asarray(value, dtype=dtype)
         self.constants.append(self.onnx.numpy_helper.from_array(array, name))
         return name
@@ -194,7 +213,7 @@ class _Graph:
             self.node("Softmax", here, output="probabilities", axis=1)
             best = self.node("ArgMax", here, axis=1, keepdims=0)
             labels, kind = _labels(answer, kinds)
-            name = f"constant_{len(self.constants)}"
+            name = self._free(f"constant_{len(self.constants)}")
             self.constants.append(
                 self.onnx.helper.make_tensor(name, kind, [k], labels)
                 if kind == kinds.STRING
@@ -203,6 +222,12 @@ class _Graph:
             self.node("Gather", name, best, output="label", axis=0)
             label = info("label", kind, ["N"])
         return [label, info("probabilities", kinds.FLOAT, ["N", k])]
+
+
+def _input_type(column: Column, kinds: Any) -> int:
+    """Text for categories, days in double precision for dates, and numbers."""
+    types = {"category": kinds.STRING, "date": kinds.DOUBLE, "number": kinds.FLOAT}
+    return int(types[column.kind])
 
 
 def _labels(answer: ClassAnswer, kinds: Any) -> tuple[Any, int]:

@@ -14,6 +14,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy.special import erf, expit
 
+from protopinv.export.encode import Encode
+
 Rows = NDArray[np.float64]
 
 
@@ -259,7 +261,7 @@ def pooling(windows: Windows, side: int) -> Rows:
     return matrix
 
 
-Step = Pick | Shift | Bend | Affine | Activate | Convolve
+Step = Encode | Pick | Shift | Bend | Affine | Activate | Convolve
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,6 @@
 """Names from strangers stay names, whatever the language they are written in."""
 
+import base64
 import html
 import json
 import re
@@ -20,6 +21,12 @@ def js_value(value: Any) -> str:
     """A JSON value that is safe inside a script inside a page."""
     text = json.dumps(value, ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def js_floats(numbers: NDArray[Any], *, wide: bool = False) -> str:
+    """Numbers in base64, as a module reads them: little-endian, like every machine that matters."""
+    raw = np.ascontiguousarray(numbers, dtype="<f8" if wide else "<f4").tobytes()
+    return f'{"doubles" if wide else "floats"}("{base64.b64encode(raw).decode()}")'
 
 
 def comment(text: str) -> str:
@@ -54,6 +61,8 @@ def c_numbers(numbers: NDArray[Any]) -> str:
 
 def _c_float(number: np.float32) -> str:
     """The shortest decimal that is this number and no other."""
+    if np.isnan(number):
+        return "NAN"
     text = (
         np.format_float_positional(number, unique=True, trim="0")
         if (number == 0 or 1e-4 <= abs(number) < 1e6)

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from protopinv.errors import ExportError
 from protopinv.export.description import Description
+from protopinv.export.encode import Encode
 from protopinv.export.steps import (
     Activate,
     Affine,
@@ -34,6 +35,8 @@ def to_torch(description: Description) -> nn.Module:
 
 
 def _module(step: Step) -> nn.Module:
+    if isinstance(step, Encode):
+        return _Encode(step)
     if isinstance(step, Pick):
         return _Pick(step)
     if isinstance(step, Shift):
@@ -63,6 +66,18 @@ def _linear(step: Affine) -> nn.Linear:
         if step.has_bias:
             layer.bias.copy_(_float(step.bias))
     return layer
+
+
+class _Encode(nn.Module):
+    """Columns of a frame that were coded, outside of torch: nothing learns there."""
+
+    def __init__(self, step: Encode) -> None:
+        super().__init__()
+        self.step = step
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Their numbers."""
+        return _float(self.step(X.double().numpy()))
 
 
 class _Pick(nn.Module):

@@ -16,6 +16,7 @@ from protopinv.errors import ExportError
 from protopinv.export.c import Source, write_c
 from protopinv.export.c_int8 import write_c_int8
 from protopinv.export.description import Description
+from protopinv.export.encode import Encode
 from protopinv.export.javascript import write_javascript
 from protopinv.export.onnx import OPSET, write_onnx
 from protopinv.export.quantise import quantise
@@ -83,7 +84,6 @@ def write(
         raise ExportError(
             f"{kind} is written in {' or '.join(dtypes)}. Got dtype={dtype!r}. Choose one of these."
         )
-    _require_numbers(description, kind)
     _require_float32(description, kind)
     require_file(path)
     about = _about(description, dtype, version)
@@ -98,19 +98,6 @@ def write(
         with replacing(path) as temporary:
             temporary.write_bytes(model.SerializeToString(deterministic=True))
     return Exported((path,), kind, dtype, description.operations), rounded_outputs(description)
-
-
-def _require_numbers(description: Description, kind: str) -> None:
-    """Raise ExportError for a model of frames, whose columns this format does not read yet."""
-    if description.table is not None:
-        column = next(
-            c for c in description.table.columns if len(c.names) > 1 or c.kind != "number"
-        )
-        raise ExportError(
-            f"{kind} takes rows of numbers. This model takes a frame: {column.name!r} is a "
-            f"{column.kind} of which it makes {len(column.names)} numbers. Save it as "
-            ".safetensors, or train on numbers of your own making."
-        )
 
 
 def _write_c(
@@ -128,6 +115,11 @@ def _write_c(
         )
     name, outputs = identifier(path.stem), rounded_outputs(description)
     if dtype == "int8":
+        if description.encode is not None:
+            raise ExportError(
+                "C in int8 takes rows of numbers. This model takes a frame, of which it makes "
+                f"{description.encode.n_outputs} numbers. Use dtype='float32'."
+            )
         seen = description.examples if rows is None else rows
         whole = quantise(description, np.asarray(seen, dtype=np.float64))
         source, outputs = write_c_int8(description, whole, name, path.stem, about), whole.outputs
@@ -167,7 +159,7 @@ def rounded_outputs(description: Description) -> Outputs:
 
 def _require_float32(description: Description, kind: str) -> None:
     """Raise ExportError unless every number is one in float32 too."""
-    for step in description.steps:
+    for step in _all_parts(description):
         for name, numbers in vars(step).items():
             if not isinstance(numbers, np.ndarray) or numbers.dtype.kind != "f":
                 continue
@@ -178,6 +170,12 @@ def _require_float32(description: Description, kind: str) -> None:
                     f"{kind} holds numbers of float32. {name.capitalize()} of this model are up to "
                     f"{np.abs(numbers).max():.3g}, which is none. Scale the features or the target."
                 )
+
+
+def _all_parts(description: Description) -> list[Any]:
+    """Steps, with those of a table one by one."""
+    parts: list[Any] = [] if description.encode is None else list(description.encode.parts)
+    return [*parts, *(step for step in description.steps if not isinstance(step, Encode))]
 
 
 def _about(description: Description, dtype: str, version: str) -> list[str]:

@@ -1,0 +1,146 @@
+"""Columns of a table in JavaScript: from values as people have them to numbers."""
+
+from typing import Any
+
+from protopinv.export.encode import Curve, Encode, Filled, Flag, Look, Part, Wave, Week
+from protopinv.export.text import js_floats, js_value
+from protopinv.tables import Category, Column
+from protopinv.tables.values import GAPS
+
+CODE = r"""
+const gaps = new Set(GAPS);
+const number = /^[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i;
+const moment = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d(?:\.\d+)?))?)?/;
+
+// A value of a column as a number: NaN for a gap, -1 for a category that is not known.
+function code(value, { kind, places, origin }) {
+  if (value === null || value === undefined || Number.isNaN(value)) return NaN;
+  if (value === Infinity || value === -Infinity) throw new RangeError("Numbers must be finite.");
+  const text = String(value).trim();
+  if (typeof value === "string" && gaps.has(text.toLowerCase())) return NaN;
+  if (kind === "category") return places.has(text) ? places.get(text) : -1;
+  if (typeof value === "number") return kind === "date" ? value - origin : value;
+  if (kind === "number") {
+    if (typeof value === "boolean") return value ? 1 : 0;
+    return number.test(text) ? Number(text) : NaN;
+  }
+  if (value instanceof Date) return value.getTime() / 864e5 - origin;
+  const found = moment.exec(text);
+  if (!found) return NaN;
+  const [year, month, day, hour = 0, minute = 0, second = 0] = found.slice(1).map((v) => v && +v);
+  const days = Date.UTC(year, month - 1, day) / 864e5 - origin;
+  return days + (hour + (minute + second / 60) / 60) / 24;
+}
+
+const filled = (x, middle) => (Number.isNaN(x) ? middle : x);
+const wrapped = (x, n) => x - n * Math.floor(x / n);
+
+const parts = {
+  filled: ({ middle, centre, unit }) => (x) => [(filled(x, middle) - centre) / unit],
+  flag: () => (x) => [Number.isNaN(x) ? 1 : 0],
+  curve: ({ levels, averages, n }) => (x) => {
+    const row = (i) => averages.subarray(i * n, (i + 1) * n);
+    if (Number.isNaN(x)) return row(levels.length);
+    let i = 0;
+    while (i < levels.length && levels[i] <= x) i++;
+    if (i === 0) return row(0);
+    if (i === levels.length) return row(i - 1);
+    const share = (x - levels[i - 1]) / (levels[i] - levels[i - 1]);
+    const above = row(i);
+    return Array.from(row(i - 1), (a, k) => a + share * (above[k] - a));
+  },
+  look: ({ vectors, n }) => (x) => {
+    const known = vectors.length / n - 2;
+    const place = Number.isNaN(x) ? known + 1 : x >= 0 && x < known ? x : known;
+    return vectors.subarray(place * n, (place + 1) * n);
+  },
+  wave: ({ middle, period, phase }) => (x) => {
+    const angle = 2 * Math.PI * wrapped(phase + filled(x, middle) / period, 1);
+    return [Math.sin(angle), Math.cos(angle)];
+  },
+  week: ({ middle, first }) => (x) => {
+    const day = wrapped(Math.floor(filled(x, middle)) + first, 7);
+    return Array.from({ length: 7 }, (_, i) => (i === day ? 1 : 0));
+  },
+};
+
+steps.encode = ({ parts: given }) => {
+  const ready = given.map(({ type, column, ...rest }) => [column, parts[type](rest)]);
+  return (x) => Float64Array.from(ready.flatMap(([column, part]) => Array.from(part(x[column]))));
+};
+
+// Rows are objects with the names of columns, or arrays in the order of `columns`.
+function codes(rows) {
+  if (!Array.isArray(rows)) throw new TypeError("Rows must be an array. Wrap a single row.");
+  return rows.map((row, i) => {
+    if (typeof row !== "object" || row === null)
+      throw new TypeError(`Rows must be objects or arrays. Row ${i} is ${row}.`);
+    if (Array.isArray(row) && row.length !== columns.length)
+      throw new RangeError(`Rows must have ${columns.length} values. Row ${i} has ${row.length}.`);
+    return columns.map((column, k) => {
+      if (Array.isArray(row)) return code(row[k], column);
+      if (!Object.hasOwn(row, column.name))
+        throw new RangeError(`Rows must have all columns. Row ${i} has no ${column.name}.`);
+      return code(row[column.name], column);
+    });
+  });
+}
+"""
+
+
+def table_code(encode: Encode) -> str:
+    """What reads the rows of a table, for a module that has such a step."""
+    columns = ",\n".join(
+        f"  {js_column(column, origin)}"
+        for column, origin in zip(encode.table.columns, encode.origins.tolist(), strict=True)
+    )
+    return (
+        "\n/** What each column is, and a usual value of it. */\n"
+        f"export const columns = [\n{columns},\n];\n"
+        "for (const column of columns)\n"
+        "  column.places = new Map((column.values || []).map((value, i) => [value, i]));\n"
+        + CODE.replace("GAPS", js_value(sorted(GAPS)))
+    )
+
+
+def js_column(column: Column, origin: float) -> str:
+    """What a page must know of a column: its kind, its values, and a usual one."""
+    told: dict[str, Any] = {"name": column.name, "kind": column.kind, "typical": column.typical}
+    if isinstance(column, Category):
+        told |= {"values": list(column.values), "typical": column.values[column.common]}
+    else:
+        told |= {"low": column.low, "high": column.high}
+    if column.kind == "date":
+        told["origin"] = origin
+    return js_value(told)
+
+
+def table_step(encode: Encode) -> str:
+    """The step that makes numbers of codes."""
+    each = ",\n      ".join(_part(part) for part in encode.parts)
+    return f'{{ type: "encode", parts: [\n      {each},\n    ] }}'
+
+
+def _part(part: Part) -> str:
+    if isinstance(part, Filled):
+        return _object("filled", part, middle=part.middle, centre=part.centre, unit=part.unit)
+    if isinstance(part, Flag):
+        return _object("flag", part)
+    if isinstance(part, Curve):
+        levels, averages = js_floats(part.levels, wide=True), js_floats(part.averages)
+        return _object("curve", part, n=part.n_outputs, levels=levels, averages=averages)
+    if isinstance(part, Look):
+        return _object("look", part, n=part.n_outputs, vectors=js_floats(part.vectors))
+    if isinstance(part, Wave):
+        return _object("wave", part, middle=part.middle, period=part.period, phase=part.phase)
+    if isinstance(part, Week):
+        return _object("week", part, middle=part.middle, first=part.first)
+    raise AssertionError("a part that is not known")
+
+
+def _object(kind: str, part: Part, **given: float | str) -> str:
+    inside = "".join(
+        f", {name}: {value if isinstance(value, str) else js_value(value)}"
+        for name, value in given.items()
+    )
+    return f'{{ type: "{kind}", column: {part.column}{inside} }}'

@@ -1,0 +1,165 @@
+"""Models of frames outside Python: the same answers from the same values."""
+
+import ctypes
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pandas as pd
+import pytest
+
+from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
+from protopinv.estimators.saving import saved_model
+from protopinv.export import describe
+from protopinv.tables import frame_columns
+from protopinv.tables.values import values_of
+
+N = 1_500
+GCC, CLANG, NODE = map(shutil.which, ("gcc", "clang", "node"))
+STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+HOSTILE = '</script>*/ "q\n?'
+
+
+def people() -> pd.DataFrame:
+    """Every kind of column, gaps, a name that answers have, and names that try to escape."""
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": random.integers(18, 80, N).astype(float),
+            "label": random.choice(["Rome", "Oslo", HOSTILE], N).astype(object),
+            HOSTILE: random.choice([f"street {k}" for k in range(60)], N).astype(object),
+            "member": random.random(N) < 0.5,
+            "joined": pd.Timestamp("2020-01-01") + pd.to_timedelta(random.integers(0, 900, N), "D"),
+            "seen": pd.Timestamp("1969-01-01") + pd.to_timedelta(random.integers(0, 10**6, N), "m"),
+            "id": [f"customer {k}" for k in range(N)],
+        }
+    )
+    frame.loc[::7, "age"] = np.nan
+    frame.loc[::11, "label"] = None
+    frame.loc[::13, "seen"] = pd.NaT
+    return frame
+
+
+def others() -> pd.DataFrame:
+    """Rows with values that were never there."""
+    frame = people().head(200)
+    frame.loc[::3, "label"] = "Paris"
+    frame["age"] = np.linspace(-50, 200, 200)
+    return frame
+
+
+@pytest.fixture(scope="module")
+def classifier() -> ProtoPINVClassifier:
+    X = people()
+    y = np.where((X["label"] == "Rome") | (X["age"] > 60), "yes", HOSTILE)
+    return ProtoPINVClassifier(effort="quick", max_epochs=8, random_state=0).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def regressor() -> ProtoPINVRegressor:
+    X = people()
+    y = X["age"].fillna(30) + 20 * (X["label"] == "Rome")
+    return ProtoPINVRegressor(effort="quick", max_epochs=8, random_state=0).fit(X, y)
+
+
+@pytest.fixture(params=["classifier", "regressor"])
+def model(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
+
+
+def answers(model: Any, X: pd.DataFrame) -> np.ndarray:
+    if isinstance(model, ProtoPINVClassifier):
+        return model.predict_proba(X)
+    return model.predict(X)[:, None] / 100
+
+
+def test_the_parts_of_a_table_are_what_the_table_does(model: Any) -> None:
+    codes, encode = model._coded(others()), describe(saved_model(model)).encode
+    features = encode(codes - encode.origins)
+    np.testing.assert_allclose(features, model.table_.features(codes), atol=1e-9)
+
+
+def test_onnx_takes_a_column_each(model: Any, tmp_path: Path) -> None:
+    X, path = others(), tmp_path / "m.onnx"
+    model.export(path)
+    onnx.checker.check_model(onnx.load(path), full_check=True)
+    session = onnxruntime.InferenceSession(path)
+    assert [given.name for given in session.get_inputs()][:2] == ["age", "label_"]
+    columns, feed = frame_columns(X), {}
+    for given, column in zip(session.get_inputs(), model.table_.columns, strict=True):
+        values = values_of(columns[column.name], column.name)
+        if column.kind == "category":
+            texts = [text or "" for text in values.as_texts()]
+            feed[given.name] = np.array(texts, dtype=object)[:, None]
+        else:
+            kind = np.float64 if column.kind == "date" else np.float32
+            feed[given.name] = column.code(values).astype(kind)[:, None]
+    is_classifier = isinstance(model, ProtoPINVClassifier)
+    name = "probabilities" if is_classifier else "variable"
+    found = session.run([name], feed)[0] / (1 if is_classifier else 100)
+    np.testing.assert_allclose(found, answers(model, X), atol=1e-4)
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_javascript_takes_values_as_they_are(model: Any, tmp_path: Path) -> None:
+    X = others()
+    model.export(tmp_path / "m.mjs")
+    dates = {name: X[name].dt.strftime("%Y-%m-%dT%H:%M:%S") for name in ("joined", "seen")}
+    rows = json.loads(X.assign(**dates).to_json(orient="records"))
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    call = "predictProba" if isinstance(model, ProtoPINVClassifier) else "predict"
+    (tmp_path / "t.mjs").write_text(
+        "import * as m from './m.mjs';\nimport fs from 'fs';\n"
+        "const rows = JSON.parse(fs.readFileSync('rows.json'));\n"
+        "const arrays = rows.map((row) => m.columns.map(({ name }) => row[name]));\n"
+        f"console.log(JSON.stringify([m.{call}(rows), m.{call}(arrays)]));\n"
+        "for (const bad of [[{}], [3], [[1]], 3, [arrays[0].with(0, Infinity)]])\n"
+        "  try { m.predict(bad); console.log('accepted'); } catch (e) { console.log(e.message); }\n"
+    )
+    command = [NODE, "t.mjs"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    first, *refused = done.stdout.splitlines()
+    for each in json.loads(first):
+        scale = 1 if call == "predictProba" else 100
+        found = np.array(each, dtype=float).reshape(len(X), -1) / scale
+        np.testing.assert_allclose(found, answers(model, X), atol=1e-6)
+    assert [line[:9] for line in refused] == ["Rows must"] * 4 + ["Numbers m"]
+
+
+@pytest.mark.skipif(GCC is None, reason="needs gcc")
+def test_c_takes_codes_and_knows_the_names_of_categories(model: Any, tmp_path: Path) -> None:
+    X = others()
+    model.export(tmp_path / "m.c")
+    for compiler in filter(None, (GCC, CLANG)):
+        command = [compiler, *STRICT, "m.c", "m_test.c", "-lm", "-o", "t"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+        subprocess.run(["./t"], cwd=tmp_path, check=True, capture_output=True)
+    command = [GCC, "-std=c99", "-shared", "-fPIC", "m.c", "-lm", "-o", "m.so"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    library = ctypes.CDLL(str(tmp_path / "m.so"))
+    library.m_code.restype = ctypes.c_float
+    columns = model.table_.columns
+    for number, column in enumerate(columns):
+        values = column.values if column.kind == "category" else ()
+        found = [library.m_code(number, value.encode()) for value in values]
+        assert found == list(range(len(values)))
+        assert library.m_code(number, b"nobody") == -1
+    rows = describe(saved_model(model)).given(model._coded(X)).astype(np.float32)
+    is_classifier = isinstance(model, ProtoPINVClassifier)
+    call = library.m_probabilities if is_classifier else library.m_predict
+    found = np.empty((len(rows), model.objective_.n_outputs), np.float32)
+    for row, answer in zip(np.ascontiguousarray(rows), found, strict=True):
+        call(row.ctypes.data_as(ctypes.c_void_p), answer.ctypes.data_as(ctypes.c_void_p))
+    np.testing.assert_allclose(found / (1 if is_classifier else 100), answers(model, X), atol=1e-4)
+
+
+def test_an_export_says_what_it_moves(classifier: ProtoPINVClassifier, tmp_path: Path) -> None:
+    X = others()
+    exported = classifier.export(tmp_path / "m.c", X=X, y=classifier.predict(X))
+    assert exported.change["same_labels"] == 1
+    assert exported.change["accuracy_before"] == 1
