@@ -31,15 +31,15 @@ format holds every step in it, or refuses the model before it writes anything.
 **ONNX** has the input `X`, float32 with any number of rows, and the outputs `label` and
 `probabilities`, or `variable` for numbers: plain tensors under the names that scikit-learn's
 converters give them, operator set 13. Classes, features and task are in its metadata. A model of a
-[frame](tables.md) has an input for each column instead, of shape (n, 1): text for categories (an empty
-one is a gap), float32 for numbers (NaN is one), days since 1970 in float64 for dates. A column that
-is called like an output gets an underscore.
+[frame](tables.md) has an input for each column instead, of shape (n, 1): text for categories (an
+empty one is a gap), float32 for numbers (NaN is one), days since 1970 in float64 for dates. A column
+that is called like an output gets an underscore.
 
 **C99** is one file with its header and a program of stored cases. It calls math.h and nothing
 else, allocates nothing, and keeps its buffers static, so one thread at a time may call it. It is
 meant for processors whose `int` has 32 bits. `model_predict(x)` gives the number of a class,
-`model_probabilities(x, p)` fills in all of them; the header has the rest. For a frame every column is
-one number: NAN is a gap, a category is `model_code(column, "text")`, a date counts days from the
+`model_probabilities(x, p)` fills in all of them; the header has the rest. For a frame every column
+is one number: NAN is a gap, a category is `model_code(column, "text")`, a date counts days from the
 day that the header names.
 
 **int8** is what TensorFlow Lite defines: weights with one scale for each output, activations with
