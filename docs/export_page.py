@@ -32,8 +32,8 @@ format holds every step in it, or refuses the model before it writes anything.
 `probabilities`, or `variable` for numbers: plain tensors under the names that scikit-learn's
 converters give them, operator set 13. Classes, features and task are in its metadata. A model of a
 [frame](tables.md) has an input for each column instead, of shape (n, 1): text for categories (an
-empty one is a gap), float32 for numbers (NaN is one), days since 1970 in float64 for dates. A column
-that is called like an output gets an underscore.
+empty one is a gap), float32 for numbers (NaN is one), days since 1970 in float64 for dates. A
+column that is called like an output gets an underscore.
 
 **C99** is one file with its header and a program of stored cases. It calls math.h and nothing
 else, allocates nothing, and keeps its buffers static, so one thread at a time may call it. It is
