@@ -89,9 +89,9 @@ def train(
     resolve_device(device)
     saving = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
     source = _source(data, target, drop or (), weight)
-    rows, names = None, []
+    names = [part.strip() for each in categorical or () for part in each.split(",")]
+    rows = None
     if source is None:
-        names = [part.strip() for each in categorical or () for part in each.split(",")]
         rows = load_data(
             data,
             split="train",
@@ -101,10 +101,10 @@ def train(
             as_text=names,
             written=as_written(separator, encoding),
         )
-    elif categorical or separator or encoding:
+    elif separator or encoding:
         raise ConfigError(
-            "--categorical, --separator and --encoding are for a file that is read whole. "
-            f"{data} is read a piece at a time, as numbers. Leave them out."
+            "--separator and --encoding are for a file that is read whole. "
+            f"{data} is read a piece at a time, in UTF-8 with commas. Leave them out."
         )
     estimator = estimator_for(
         chosen_task(task, rows or _first_targets(source)),
@@ -118,12 +118,12 @@ def train(
         if estimator.image_shape is None:
             estimator.set_params(image_shape=rows.image_shape)
         estimator.fit(rows.X, rows.y, rows.weight, **saving)
-        for line in (*rows.said, *told(estimator.table_)):
-            say(line)
     else:
         estimator.fit(source, **saving)
     if not is_first():
         return
+    for line in (*(() if rows is None else rows.said), *told(estimator.table_)):
+        say(line)
     estimator.save(output)
     say(f"saved {output}")
     history, sizes = estimator.history_, sizes_of(estimator)

@@ -15,10 +15,12 @@ from protopinv.estimators.classes import (
 )
 from protopinv.estimators.door import with_weight
 from protopinv.estimators.fitting import ProtoPINV, Saving
+from protopinv.estimators.frames import averaged, averaged_names
 from protopinv.estimators.parameters import as_estimator, documented
 from protopinv.estimators.streams import as_source, is_small, with_class_weight
+from protopinv.estimators.table_stream import scaled, with_table
 from protopinv.objective import Classes, Labels
-from protopinv.shards import RowSource
+from protopinv.shards import ArrowRows, RowSource
 from protopinv.train.config import AUTO
 from protopinv.train.loop import Observer
 from protopinv.train.summary import LabelColumns, LabelCounts
@@ -90,7 +92,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, ProtoPINV):
         on from what is there, or begins if there is nothing.
         """
         saving = Saving(checkpoint, checkpoint_every, resume)
-        source = as_source(X, y, sample_weight)
+        source = as_source(X, y, sample_weight, self.columns)
         if source is not None:
             return self._fit_labels_of(source, observer, saving)
         config, checked = self._prepared(X, y, sample_weight)
@@ -109,6 +111,8 @@ class ProtoPINVClassifier(ProbabilisticClassifier, ProtoPINV):
         """The same for rows in files."""
         if is_small(source):
             return self._fit_loaded(source, observer, saving)
+        if isinstance(source, ArrowRows) and source.is_framed:
+            source = self._with_table(source)
         source = with_class_weight(source, self.class_weight)
         targets = LabelCounts() if source.is_column else LabelColumns()
 
@@ -122,6 +126,17 @@ class ProtoPINVClassifier(ProbabilisticClassifier, ProtoPINV):
         self._fit_source(source, targets, objective_of, observer, saving)
         self.classes_ = known_classes(self.objective_)
         return self
+
+    def _with_table(self, source: ArrowRows) -> RowSource:
+        """Rows of files with text or dates as the network takes them."""
+        if not source.is_column:
+            return with_table(source, self.columns, LabelColumns(), scaled)
+
+        def classes(counts: LabelCounts) -> tuple[Any, list[str]]:
+            objective = classes_of(counts.labels())
+            return lambda y: averaged(objective, y), averaged_names(objective)
+
+        return with_table(source, self.columns, LabelCounts(), classes)
 
     def _require_same_classes(self, objective: Any) -> None:
         if isinstance(objective, Classes) and not np.array_equal(objective.labels, self.classes_):

@@ -135,7 +135,7 @@ class ProtoPINV(BankParameters, BankEstimator):
                 "Copies of images are made of rows in memory. These are read a piece at a time. "
                 "Set copies=None, or give arrays."
             )
-        source = cached(source)
+        framed, source = source, cached(source)
         device = local_device(resolve_device(self.device))
         ranks = join(device)
         checkpoints, seed = self._checkpoints(saving, ranks)
@@ -171,8 +171,10 @@ class ProtoPINV(BankParameters, BankEstimator):
             )
             model = training(prepared, configs, watched)
         self._learn_names(source)
-        self.table_ = None
+        self.table_ = framed.table
         seen = np.empty((0, source.n_features)) if found.sample is None else found.sample.X
+        if framed.examples is not None:
+            seen = framed.examples
         return self._with_model(model, objective, seen)
 
     def _fit_loaded(self, source: RowSource, observer: Observer | None, saving: Saving) -> Self:
@@ -189,7 +191,8 @@ class ProtoPINV(BankParameters, BankEstimator):
 
     def _learn_names(self, source: RowSource) -> None:
         """Take over what a source knows of its columns."""
-        learned: dict[str, Any] = {"n_features_in_": source.n_features}
+        n_columns = source.n_features if source.names is None else len(source.names)
+        learned: dict[str, Any] = {"n_features_in_": n_columns}
         if source.names is not None:
             learned["feature_names_in_"] = np.array(source.names, dtype=object)
         self._learn(learned)

@@ -82,7 +82,7 @@ def encoded(checked: Checked, objective: Objective, *, is_known: bool) -> Checke
         return checked
     if is_known:
         return replace(checked, X=table.features(checked.X))
-    targets, names = _targets(objective, checked.y)
+    targets, names = averaged(objective, checked.y), averaged_names(objective)
     gathered = Gathered.empty(table, len(targets), targets.shape[1])
     fold = (keys_of(0, "table", np.arange(len(targets))) % np.uint64(FOLDS)).astype(np.int64)
     gathered.add(checked.X, targets, checked.weight, fold)
@@ -90,15 +90,21 @@ def encoded(checked: Checked, objective: Objective, *, is_known: bool) -> Checke
     return replace(checked, X=gathered.rows(table, checked.X, fold), table=table)
 
 
-def _targets(objective: Objective, y: NDArray[Any]) -> tuple[NDArray[np.float64], list[str]]:
-    """Numbers to average, with their names: a class is there or not, and one of two is enough."""
+def averaged(objective: Objective, y: NDArray[Any]) -> NDArray[np.float64]:
+    """Numbers to average: a class is there or not, and of two classes one is enough."""
     found = np.asarray(objective.encode(y))
     if isinstance(objective, Classes):
+        one_hot: NDArray[np.float64] = np.eye(objective.n_outputs)[found]
+        return one_hot[:, 1:] if objective.n_outputs == 2 else one_hot
+    return found.reshape(len(found), -1).astype(np.float64)
+
+
+def averaged_names(objective: Objective) -> list[str]:
+    """What these are called."""
+    if isinstance(objective, Classes):
         labels = list(map(str, objective.labels.tolist()))
-        first = 1 if len(labels) == 2 else 0
-        return np.eye(len(labels))[found][:, first:], labels[first:]
-    targets = found.reshape(len(found), -1).astype(np.float64)
-    return targets, [f"target {number}" for number in range(1, targets.shape[1] + 1)]
+        return labels[1:] if len(labels) == 2 else labels
+    return [f"target {number}" for number in range(1, objective.n_outputs + 1)]
 
 
 def rows_of(estimator: Any, table: Table, X: Any) -> NDArray[np.float64]:

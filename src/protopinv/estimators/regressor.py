@@ -13,8 +13,9 @@ from protopinv.errors import ConfigError, DataError
 from protopinv.estimators.fitting import ProtoPINV, Saving
 from protopinv.estimators.parameters import as_estimator, documented
 from protopinv.estimators.streams import as_source, is_small
+from protopinv.estimators.table_stream import scaled, with_table
 from protopinv.objective import Numbers
-from protopinv.shards import RowSource
+from protopinv.shards import ArrowRows, RowSource
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import Observer
 from protopinv.train.summary import NumberStats
@@ -94,7 +95,7 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
                 f"bounded must be True or False. Got {self.bounded!r}. Change it, or leave it at "
                 "True."
             )
-        source = as_source(X, y, sample_weight)
+        source = as_source(X, y, sample_weight, self.columns)
         if source is not None:
             return self._fit_numbers_of(source, observer, saving)
         config, checked = self._prepared(X, y, sample_weight)
@@ -113,6 +114,8 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
         """The same for rows in files."""
         if is_small(source):
             return self._fit_loaded(source, observer, saving)
+        if isinstance(source, ArrowRows) and source.is_framed:
+            source = with_table(source, self.columns, NumberStats(), scaled)
 
         def objective_of(found: Survey) -> Numbers:
             stats, sample = found.targets, found.sample

@@ -1,6 +1,7 @@
 """Rows that come as files, sparse matrices or maps of files, at the doors of the estimators."""
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,21 +10,30 @@ from scipy.sparse import issparse
 
 from protopinv.errors import ConfigError, DataError
 from protopinv.estimators.classes import class_weights
-from protopinv.shards import ArrayRows, Block, Piece, RowSource, SparseRows
+from protopinv.shards import ArrayRows, ArrowRows, Block, Piece, RowSource, SparseRows
 from protopinv.shards.source import IN_MEMORY_BYTES, Wanted
 from protopinv.train.ranks import expected
 from protopinv.train.summary import LabelCounts
 from protopinv.train.survey import pieces_of
 
 
-def as_source(X: Any, y: Any, sample_weight: Any) -> RowSource | None:
-    """A source of rows, where X is one or should be read as one; None for anything else."""
+def as_source(
+    X: Any, y: Any, sample_weight: Any, columns: Mapping[str, str] | None = None
+) -> RowSource | None:
+    """A source of rows, where X is one or should be read as one; None for anything else.
+
+    Files of which a user says what their ``columns`` are come as frames.
+    """
     if isinstance(X, RowSource):
         if y is not None or sample_weight is not None:
             raise DataError(
                 "A source of rows brings its targets and weights along. y or sample_weight were "
                 "given too. Leave them out, or name their columns in open_rows."
             )
+        if columns and isinstance(X, ArrowRows) and not X.is_framed:
+            framed = copy.copy(X)
+            framed.is_framed = True
+            return framed
         return X
     if y is None:
         return None
@@ -66,7 +76,8 @@ class _Weighted(RowSource):
         self, source: RowSource, labels: NDArray[Any], factors: NDArray[np.float64]
     ) -> None:
         self._source, self._labels, self._factors = source, labels, factors
-        for name in ("blocks", "n_features", "names", "is_column", "n_bytes", "memory", "cache"):
+        kept = ("blocks", "n_features", "names", "is_column", "n_bytes", "memory", "cache")
+        for name in (*kept, "table", "examples"):
             setattr(self, name, getattr(source, name))
 
     def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:

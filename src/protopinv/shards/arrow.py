@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,16 +76,43 @@ class ArrowRows(RowSource):
             ]
         )
         self.n_bytes = sum(file.n_bytes for file in self._files.values())
+        self.is_framed = not all(_is_number(first.kind(name)) for name in self._features)
 
     def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
-        """Some rows of a block at a time."""
+        """Some rows of a block at a time, as numbers."""
+        for batch, done in self._batches(block, wanted):
+            yield self._piece(block, batch, done, wanted)
+
+    def frames(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
+        """The same with features as they are: a table of Arrow."""
+        import pyarrow as pa
+
+        for batch, done in self._batches(block, wanted):
+            piece = self._piece(block, batch, done, replace(wanted, features=False))
+            names = self._features if wanted.features else []
+            yield piece._replace(X=pa.Table.from_batches([batch]).select(names))
+
+    def load(self) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
+        """All rows at once; those that are not all numbers as a table of Arrow."""
+        import pyarrow as pa
+
+        if not self.is_framed:
+            return super().load()
+        wanted = Wanted(max(block.n_rows for block in self.blocks))
+        pieces = [piece for block in self.blocks for piece in self.frames(block, wanted)]
+        X, y, weights, _ = zip(*pieces, strict=True)
+        weight = None if weights[0] is None else np.concatenate(weights)
+        return pa.concat_tables(X), np.concatenate(y), weight
+
+    def _batches(self, block: Block, wanted: Wanted) -> Iterator[tuple[Any, int]]:
+        """Record batches of a block, each with the number of rows before it."""
         columns = [*self._targets, *([] if self._weight is None else [self._weight])]
         if wanted.features:
             columns = [*self._features, *columns]
         rows, done = max(LEAST_ROWS, wanted.rows), 0
         try:
             for batch in self._files[block.file].read(block, columns, rows):
-                yield self._piece(block, batch, done, wanted)
+                yield batch, done
                 done += batch.num_rows
         except (OSError, ValueError) as error:
             if isinstance(error, DataError):
@@ -176,6 +204,11 @@ class _Place:
 
     def row(self, number: int) -> str:
         return f"{self._first + number + 1:,}"
+
+
+def _is_number(kind: str) -> bool:
+    """Whether a column is one to Arrow; Booleans are."""
+    return kind == "bool" or kind.startswith(("int", "uint", "float", "double", "half", "decimal"))
 
 
 def _labels(column: Any, name: str, place: _Place) -> NDArray[Any]:

@@ -69,6 +69,9 @@ class RowSource(ABC):
     memory: int = IN_MEMORY_BYTES
     bytes_read: int = 0
     cache: str | Path | None = None
+    # what became of the columns of a frame, where rows come from one, and some of its rows coded
+    table: Any = None
+    examples: Any = None
 
     @abstractmethod
     def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
