@@ -1,5 +1,6 @@
 # Every target sets up what it needs, in .venv, through the versions in constraints.txt.
-PYTHON ?= python3.11
+# The Python that constraints.txt was tested with, or whatever there is from 3.11 on.
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3,$(shell command -v $(name))))
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready

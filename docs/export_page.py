@@ -31,9 +31,9 @@ format holds every step in it, or refuses the model before it writes anything.
 **ONNX** has the input `X`, float32 with any number of rows, and the outputs `label` and
 `probabilities`, or `variable` for numbers: plain tensors under the names that scikit-learn's
 converters give them, operator set 13. Classes, features and task are in its metadata. A model of a
-[frame](tables.md) has an input for each column instead, of shape (n, 1): text for categories (an
-empty one is a gap), float32 for numbers (NaN is one), days since 1970 in float64 for dates. A
-column that is called like an output gets an underscore.
+[frame](tables.md) with text, dates or gaps has an input for each column instead, of shape (n, 1):
+text for categories (an empty one is a gap), float32 for numbers (NaN is one), days since 1970 in
+float64 for dates. A column that is called like an output gets an underscore.
 
 **C99** is one file with its header and a program of stored cases. It calls math.h and nothing
 else, allocates nothing, and keeps its buffers static, so one thread at a time may call it. It is
@@ -102,8 +102,8 @@ def export_page(newest: Mapping[str, Mapping[str, Any]]) -> str:
             "",
             "## Speed",
             "",
-            "Milliseconds for all test rows of the first table in float32, all ways in turn, "
-            "medians; two threads, C one. scikit-learn's is our network as its own MLP, where it "
+            "Milliseconds for all test rows of the first table in float32, all ways in turn "
+            "with a rest before each, medians; two threads, C one. scikit-learn's is our network as its own MLP, where it "
             "can hold it:",
             "",
             *tables["speed"],

@@ -71,3 +71,7 @@ class CheckpointWarning(UserWarning):
 
 class SlowRowsWarning(UserWarning):
     """A number type was asked for that this device has no instructions for."""
+
+
+class UnreadableWarning(UserWarning):
+    """Text in a column of numbers or dates that is neither, and counts as a gap."""

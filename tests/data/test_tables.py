@@ -164,6 +164,30 @@ def test_text_that_cannot_be_read_names_the_line_and_the_options(
         load_table(path, target="b", written=Written(**options))
 
 
+def test_decimal_commas_are_read_beside_gaps_and_in_the_target(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a;y\n1,5;2,5\nNA;3,5\n2,5;4,0\n")
+    data = load_table(path, target="y")
+    assert data.y.tolist() == [2.5, 3.5, 4.0]
+    assert data.X["a"].to_list() == ["1.5", "NA", "2.5"]
+    assert "commas in its decimals" in data.said[0]
+
+
+def test_leading_zeros_stay_and_truth_is_truth(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("zip,y\n01234,true\n99999,False\n")
+    data = load_table(path, target="y")
+    assert data.X["zip"].to_list() == ["01234", "99999"]
+    assert data.y.tolist() == [True, False]
+
+
+def test_a_gap_among_numbers_of_the_target_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,y\n1,2.5\n2,NA\n")
+    with pytest.raises(DataError, match=r"Column 'y' of .* holds 'NA' in row 2, among numbers"):
+        load_table(path, target="y")
+
+
 def test_columns_that_a_model_left_out_may_be_missing(tmp_path: Path) -> None:
     path = written(TABLE.drop("wet"), tmp_path)
     data = load_table(path, features=["width", "wet"], left_out=["wet"])

@@ -182,3 +182,40 @@ def test_weights_of_rows_reach_the_table() -> None:
     half = ProtoPINVClassifier(**QUICK).fit(X, y, weight)
     alone = ProtoPINVClassifier(**QUICK).fit(X.head(1_000), y[:1_000])
     np.testing.assert_allclose(half.predict_proba(X), alone.predict_proba(X), atol=1e-6)
+
+
+def test_arrays_have_the_columns_of_training_whatever_their_names() -> None:
+    random = np.random.default_rng(0)
+    X = pd.DataFrame({1: random.standard_normal(80), 2: 5, 3: random.standard_normal(80)})
+    y = X[3] > 0
+    model = ProtoPINVClassifier(**QUICK).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X.to_numpy()), model.predict(X))
+    assert [column.name for column in model.table_.left_out] == ["2"]
+
+
+def test_scikit_learns_network_takes_columns_that_were_left_out() -> None:
+    random = np.random.default_rng(0)
+    X = pd.DataFrame({"a": random.standard_normal(80), "b": 5.0, "c": random.standard_normal(80)})
+    model = ProtoPINVClassifier(activation="relu", scaling="feature", **QUICK).fit(X, X["c"] > 0)
+    network = model.to_sklearn()
+    np.testing.assert_allclose(network.predict_proba(X), model.predict_proba(X), atol=1e-9)
+
+
+def test_a_warm_start_keeps_the_columns_of_the_last_fit() -> None:
+    X = frame()
+    model = ProtoPINVClassifier(warm_start=True, **QUICK).fit(X, target(X))
+    before = model.predict_proba(X)
+    with pytest.raises(DataError, match="unseen at fit time:\n- more"):
+        model.fit(X.assign(more=1.0), target(X))
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
+def test_many_values_of_long_text_can_be_saved(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    texts = [f"{k}: {'x' * 200}" for k in range(9_000)]
+    X = pd.DataFrame({"a": random.choice(texts, 20_000), "b": random.standard_normal(20_000)})
+    options = {**QUICK, "max_epochs": 1, "early_stopping": False, "columns": {"a": "category"}}
+    model = ProtoPINVRegressor(**options).fit(X, X["b"])
+    model.save(tmp_path / "m.safetensors")
+    loaded = protopinv.load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(loaded.predict(X[:100]), model.predict(X[:100]))

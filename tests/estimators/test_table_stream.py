@@ -114,6 +114,24 @@ def test_a_gap_in_the_target_names_file_and_row(files: Path) -> None:
         ProtoPINVClassifier(**QUICK).fit(rows)
 
 
+def test_text_is_text_however_files_store_it(tmp_path: Path) -> None:
+    part = people().head(300).select("city", "age", "churn")
+    part.write_parquet(tmp_path / "a.parquet")
+    part.with_columns(pl.col("city").cast(pl.Categorical)).write_parquet(tmp_path / "b.parquet")
+    model = ProtoPINVClassifier(**QUICK).fit(open_rows(tmp_path, "churn"))
+    assert model.table_.columns[0].values == ("Lima", "Oslo", "Rome")
+
+
+def test_classes_that_count_nothing_are_not_there(tmp_path: Path) -> None:
+    part = people().head(2_000).drop("price")
+    nobody = pl.Series(["zzz"] * 5 + ["yes"] * 1_995)
+    churn = pl.when(pl.int_range(pl.len()) < 5).then(nobody).otherwise("churn")
+    weight = (pl.int_range(pl.len()) >= 5).cast(pl.Int8)
+    part.with_columns(churn.alias("churn"), weight.alias("w")).write_parquet(tmp_path / "t.parquet")
+    rows = open_rows(tmp_path / "t.parquet", "churn", weight="w", memory=0)
+    assert ProtoPINVClassifier(**QUICK).fit(rows).classes_.tolist() == ["no", "yes"]
+
+
 def wanted(rows: int) -> Any:
     from protopinv.shards.source import Wanted
 

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from protopinv.errors import ConfigError, DataError
+from protopinv.errors import ConfigError, DataError, UnreadableWarning
 from protopinv.tables import (
     FOLDS,
     Category,
@@ -247,3 +247,63 @@ def test_thousands_of_values_are_told_apart_up_to_a_limit() -> None:
     assert isinstance(column, Category)
     assert len(column.values) == 10_000
     assert "10000 of 12000" in table.notes[0]
+
+
+@pytest.mark.parametrize("rare", [False, True])
+def test_a_column_that_varies_is_seen_to_vary_however_long_it_is(rare: bool) -> None:
+    """A sample alone might miss every other value."""
+    values = np.arange(100_000) % 2 if not rare else (np.arange(100_000) == 77_777).astype(int)
+    table = table_of(pd.DataFrame({"flag": values, "day": pd.to_datetime(values, unit="D")}))
+    assert [column.name for column in table.columns] == ["flag", "day"]
+
+
+@pytest.mark.parametrize(
+    ("late", "kind"),
+    [([1.5, 2.5], "number"), ([dt.date(2020, 1, 1), dt.date(2021, 1, 1)], "date")],
+)
+def test_values_that_come_late_in_a_column_of_objects_are_seen(late: list[Any], kind: str) -> None:
+    table = table_of(pd.DataFrame({"a": pd.Series([None] * 200 + late * 50, dtype=object)}))
+    assert table.columns[0].kind == kind
+    mixed = table_of(pd.DataFrame({"a": pd.Series(["x"] * 200 + [7, 8] * 50, dtype=object)}))
+    assert mixed.columns[0].values == ("7", "8", "x")
+
+
+def test_booleans_may_come_as_text_and_dates_may_be_names() -> None:
+    table = table_of(pd.DataFrame({"a": [True, False, None] * 10}))
+    text = pd.DataFrame({"a": ["True", "false", "NA"]})
+    np.testing.assert_array_equal(table.codes(frame_columns(text))[:, 0], [1, 0, np.nan])
+    days = pd.DataFrame({"a": pd.to_datetime(["2024-01-31", "2024-02-01"] * 10)})
+    named = table_of(days, a="category")
+    assert named.columns[0].values == ("2024-01-31", "2024-02-01")
+
+
+def test_a_category_may_be_read_as_what_a_user_says() -> None:
+    frame = pd.DataFrame({"a": pd.Categorical(["1", "2", "3"] * 10)})
+    assert table_of(frame).columns[0].kind == "category"
+    assert table_of(frame, a="number").columns[0].kind == "number"
+
+
+def test_text_that_cannot_be_read_is_told_of_and_other_kinds_are_refused() -> None:
+    table = table_of(
+        pd.DataFrame({"n": [1.0, 2.0], "d": pd.to_datetime(["2020-01-01", "2021-01-01"])})
+    )
+    bad = pd.DataFrame({"n": ["1", "many"], "d": ["2020-01-01", None]})
+    with pytest.warns(UnreadableWarning, match="'n' must hold numbers. 1 values such as 'many'"):
+        table.codes(frame_columns(bad), warn=True)
+    with pytest.raises(DataError, match="'d' held dates, and now holds numbers"):
+        table.codes(frame_columns(pd.DataFrame({"n": [1], "d": [20240131]})))
+    with pytest.raises(DataError, match="'n' held numbers, and now holds dates"):
+        table.codes(frame_columns(pd.DataFrame({"n": pd.to_datetime(["2020-01-01"]), "d": [None]})))
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted", "error"),
+    [
+        ({"a": [1, 2]}, ["a"], "columns says what each column is, by name"),
+        ({"a": [10**400, 1]}, None, "Column 'a' holds infinity"),
+    ],
+)
+def test_odd_input_is_refused_in_words(values: dict, wanted: Any, error: str) -> None:
+    columns = frame_columns(pd.DataFrame(values, dtype=object))
+    with pytest.raises((ConfigError, DataError), match=error):
+        understood([columns], ["a"], wanted)

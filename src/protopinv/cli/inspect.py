@@ -17,9 +17,15 @@ def inspect(
     card: Annotated[
         bool, typer.Option("--card", help="A model card in Markdown, for a repository of models.")
     ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show every setting too, as it was given.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a model file holds."""
+    """Show what a model file holds: what it predicts from which columns, how large and good it is.
+
+    In JSON all settings and the history are always there.
+    """
     from protopinv.cli.rows import model_at
     from protopinv.cli.tasks import sizes_of, validation
     from protopinv.estimators.images import flattened
@@ -40,6 +46,7 @@ def inspect(
         "model": model,
         **sizes,
         "feature_names": None if names is None else names.tolist(),
+        "columns": None if estimator.table_ is None else str(estimator.table_).splitlines(),
         "layers": estimator.network_.sizes,
         "activation": estimator.network_.activation,
         "front": _front(estimator.front_),
@@ -62,9 +69,13 @@ def inspect(
     if as_json:
         answer({**values, "config": config, "history": history.to_dict()}, as_json=True)
         return
+    columns = values.pop("columns")
+    if columns is not None:
+        del values["feature_names"]
     answer(values, as_json=False)
-    print()
-    answer(config, as_json=False)
+    for part in (columns, [f"{name} = {value!r}" for name, value in config.items()] * everything):
+        if part:
+            print("\n" + "\n".join(part))
 
 
 def _front(front: "Front | None") -> str | None:

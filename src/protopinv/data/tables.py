@@ -10,7 +10,7 @@ from protopinv.data.text_tables import Written, read_text_table
 from protopinv.errors import DataError
 from protopinv.optional import require
 from protopinv.tables import hint
-from protopinv.tables.values import NUMBER
+from protopinv.tables.values import NUMBER, is_gap
 
 TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 PARQUET = (".parquet", ".pq")
@@ -70,7 +70,7 @@ def load_table(
                 f"Every row needs a {'weight' if name in named else 'target'}. Column {name!r} of "
                 f"{path} is empty in row {row + 1}. Fill it or drop the row."
             )
-    y = _labels(table[targets[0]], polars) if len(targets) == 1 else None
+    y = _labels(table[targets[0]], path, polars) if len(targets) == 1 else None
     if len(targets) > 1:
         _require_numbers(table, targets, "Several targets must be numbers", path, polars)
         y = table.select(targets).cast({polars.Boolean: polars.UInt8}).to_numpy()
@@ -81,15 +81,25 @@ def load_table(
     )
 
 
-def _labels(column: Any, polars: Any) -> Any:
+def _labels(column: Any, path: Path, polars: Any) -> Any:
     """Targets as numpy has them: numbers, or text as it is written, so that 01 is not 1."""
     if column.dtype != polars.String:
         return column.to_numpy()
-    texts = column.to_list()
-    if all(NUMBER.fullmatch(text.strip()) for text in set(texts)):
-        numbers = column.str.strip_chars().cast(polars.Float64)
-        whole = (numbers == numbers.round()).all() and (numbers.abs() < 2**53).all()
-        return (numbers.cast(polars.Int64) if whole else numbers).to_numpy()
+    texts = column.unique().to_list()
+    if {text.strip().lower() for text in texts} == {"true", "false"}:
+        return (column.str.strip_chars().str.to_lowercase() == "true").to_numpy()
+    known = [text for text in texts if not is_gap(text)]
+    numbers = bool(known) and all(NUMBER.fullmatch(text.strip()) for text in known)
+    if numbers and len(known) < len(texts):
+        row = next(row for row, text in enumerate(column.to_list()) if is_gap(text))
+        raise DataError(
+            f"Every row needs a target. Column {column.name!r} of {path} holds {column[row]!r} in "
+            f"row {row + 1}, among numbers. Fill it or drop the row."
+        )
+    if numbers:
+        found = column.str.strip_chars().cast(polars.Float64)
+        whole = (found == found.round()).all() and (found.abs() < 2**53).all()
+        return (found.cast(polars.Int64) if whole else found).to_numpy()
     return column.to_numpy()
 
 

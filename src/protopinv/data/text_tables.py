@@ -5,6 +5,7 @@ import gzip
 import io
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")
 LINES = 100
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 DECIMAL_POINT = re.compile(r"[+-]?\d+\.\d+")
+LEADING_ZERO = re.compile(r"0\d+")
 ADVICE = "Name them with --separator and --encoding, or correct the file."
 
 
@@ -45,16 +47,23 @@ def read_text_table(
     comma = separator != "," and _has_decimal_commas(head[1:], separator)
     names = next(csv.reader([head[0]], delimiter=separator))
     _require_names(names, name)
+    of_text = {*as_text, *_with_leading_zeros(head[1:], names, separator)}
     options: dict[str, Any] = {
         "separator": separator,
         "infer_schema_length": None,
         "decimal_comma": comma,
-        "schema_overrides": dict.fromkeys((n for n in as_text if n in names), polars.String),
+        "schema_overrides": {name: polars.String for name in names if name in of_text},
     }
     try:
         table = polars.read_csv(io.BytesIO(text.encode()), **options)
     except (polars.exceptions.PolarsError, ValueError) as error:
         raise _unreadable(text, name, separator, error) from error
+    if comma:
+        said.append(f"read {name} with commas in its decimals")
+        column = polars.col(polars.String)
+        is_number = column.str.contains(rf"^\s*{DECIMAL_COMMA.pattern}\s*$")
+        point = column.str.replace(",", ".", literal=True)
+        table = table.with_columns(polars.when(is_number).then(point).otherwise(column).name.keep())
     return table, said
 
 
@@ -104,13 +113,24 @@ def _has_decimal_commas(lines: Iterable[str], separator: str) -> bool:
     return commas > sum(bool(DECIMAL_POINT.fullmatch(field)) for field in fields)
 
 
+def _with_leading_zeros(lines: Iterable[str], names: list[str], separator: str) -> set[str]:
+    """Columns with something like 007, which is a name and no number."""
+    rows = csv.reader(lines, delimiter=separator)
+    return {
+        name
+        for row in rows
+        for name, field in zip(names, row, strict=False)
+        if LEADING_ZERO.fullmatch(field.strip())
+    }
+
+
 def _require_names(names: list[str], name: str) -> None:
-    for number, column in enumerate(names):
-        if column in names[:number]:
-            raise DataError(
-                f"Every column needs a name of its own. {name} has {column!r} twice in its first "
-                "line. Rename one of them."
-            )
+    twice = [column for column, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(
+            f"Every column needs a name of its own. {name} has {twice[0]!r} twice in its first "
+            "line. Rename one of them."
+        )
 
 
 def _unreadable(text: str, name: str, separator: str, error: Exception) -> DataError:

@@ -20,6 +20,7 @@ from protopinv.export import Exported
 from protopinv.export.writing import Outputs
 from protopinv.network import dense
 from protopinv.objective import Classes, Labels, Numbers
+from protopinv.tables import Table
 
 # Activations under the names of scikit-learn.
 ACTIVATIONS = {"relu": "relu", "tanh": "tanh", "identity": "identity", "sigmoid": "logistic"}
@@ -41,7 +42,7 @@ def export(
         raise ConfigError(
             f"Calibration is for int8 in C. Got it for {path.suffix} in {dtype}. Leave it out."
         )
-    rows = None if calibration is None else np.asarray(estimator._coded(calibration))
+    rows = None if calibration is None else _given(estimator, calibration)
     seen, truth = _compared(estimator, X, y)
     if not examples:
         model = replace(model, examples=model.examples[:0])
@@ -63,13 +64,19 @@ def export(
     )
 
 
+def _given(estimator: ProtoPINV, X: Any) -> NDArray[Any]:
+    """Rows as a description takes them: numbers, or codes of the columns of a frame."""
+    plain = estimator.table_ is None or estimator.table_.is_plain
+    return np.asarray(estimator._valid(X) if plain else estimator._coded(X))
+
+
 def _compared(estimator: ProtoPINV, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Rows to compare on, and their targets, checked before anything is written."""
     if X is None:
         if y is not None:
             raise ConfigError("Targets belong to rows. Got y without X. Give X too.")
         return estimator.examples_, None
-    seen = np.asarray(estimator._coded(X))
+    seen = _given(estimator, X)
     if y is None:
         return seen, None
     objective = estimator.objective_
@@ -88,7 +95,8 @@ def _change(
 ) -> dict[str, float]:
     """How predictions move, and what that costs where the truth is known."""
     table = estimator.table_
-    before = estimator._answers(X if table is None else table.features(X)).numpy()
+    plain = table is None or table.is_plain
+    before = estimator._answers(X if plain or table is None else table.features(X)).numpy()
     objective = estimator.objective_
     found: dict[str, float] = {"rows": len(X)}
     if isinstance(objective, Numbers):
@@ -141,6 +149,8 @@ def to_sklearn(estimator: ProtoPINV) -> Any:
             f"{model.network.activation!r}. Train with activation='relu', or export to ONNX."
         )
     layers = [dense(W).numpy() for W in model.network.weights]
+    if model.table is not None:
+        layers[0] = _for_all_columns(layers[0], model.table)
     widths = [W.shape[1] for W in layers[:-1]]
     shape: dict[str, Any] = {
         "hidden_layer_sizes": widths,
@@ -180,3 +190,11 @@ def to_sklearn(estimator: ProtoPINV) -> Any:
     network.t_, network._no_improvement_count = 0, 0  # for partial_fit
     network.validation_scores_ = network.best_validation_score_ = None
     return network
+
+
+def _for_all_columns(W: NDArray[np.float64], table: Table) -> NDArray[np.float64]:
+    """Weights for the columns of a frame, zero for those that were left out."""
+    whole = np.zeros((1 + len(table.names), W.shape[1]))
+    used = [table.names.index(column.name) + 1 for column in table.columns]
+    whole[[0, *used]] = W
+    return whole

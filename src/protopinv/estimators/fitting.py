@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.utils import Tags
+from torch import Tensor
 
 from protopinv.bank import Bank
 from protopinv.errors import ConfigError, DataError, NotLearnedWarning, SlowRowsWarning
@@ -44,6 +46,8 @@ EXAMPLES = 32
 EXAMPLE_BYTES = 2**16
 # A loss this many times that of the best constant has learned nothing.
 NOTHING_LEARNED = 1.05
+# Rows of a frame that become numbers at once.
+FRAME_ROWS = 2**16
 
 
 @dataclass(frozen=True)
@@ -248,6 +252,15 @@ class ProtoPINV(BankParameters, BankEstimator):
     def _goes_on(self) -> bool:
         """Whether a fit begins where the last one ended."""
         return self.warm_start and hasattr(self, "network_")
+
+    def _outputs(self, X: Any) -> Tensor:
+        """Raw outputs; of a frame some rows at a time become numbers."""
+        if self.table_ is None or not hasattr(self, "network_"):
+            return super()._outputs(X)
+        codes = self._coded(X)
+        starts = range(0, len(codes), FRAME_ROWS)
+        pieces = (self.table_.features(codes[start : start + FRAME_ROWS]) for start in starts)
+        return torch.cat([self._answers(piece) for piece in pieces])
 
     def _valid(self, X: Any) -> Any:
         """Rows to predict as the network takes them."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import validate_data
 
 from protopinv.errors import ConfigError, DataError
@@ -16,7 +17,6 @@ from protopinv.estimators.door import (
     checked_weight,
     data_errors,
     target_columns,
-    with_weight,
 )
 from protopinv.objective import Classes, Objective
 from protopinv.shards.source import keys_of
@@ -42,28 +42,32 @@ def checked_frame(
 ) -> Checked:
     """A frame with its targets, each column coded; ``known`` is a table that is to be kept."""
     scratch = copy.copy(estimator)
-    columns = frame_columns(X)
     with data_errors():
-        validate_data(scratch, X, skip_check_array=True)
+        # a table that is kept needs the columns it was made of
+        validate_data(scratch, X, reset=known is None, skip_check_array=True)
         _require_rows(X.shape)
+        weight = None if sample_weight is None else checked_weight(sample_weight, X)
+        if weight is not None and not weight.all():
+            check_consistent_length(X, y)
+            present = np.flatnonzero(weight)
+            X, y, weight = _safe_indexing(X, present), np.asarray(y)[present], weight[present]
+        columns = frame_columns(X)
         table = understood([columns], list(columns), wanted) if known is None else known
-        several = target_columns(y) > 1
         codes, y = validate_data(
             copy.copy(estimator),
             table.codes(columns),
             y,
             dtype=np.float64,
             ensure_all_finite="allow-nan",
-            multi_output=several,
+            multi_output=target_columns(y) > 1,
             y_numeric=False,
         )
-        weight = None if sample_weight is None else checked_weight(sample_weight, codes)
     learned = {
         name: value
         for name, value in vars(scratch).items()
         if name in ("n_features_in_", "feature_names_in_")
     }
-    return with_weight(Checked(codes, y, None, learned, table), weight)
+    return Checked(codes, y, weight, learned, table)
 
 
 def refuse_columns(wanted: Mapping[str, str] | None) -> None:
@@ -82,10 +86,11 @@ def encoded(checked: Checked, objective: Objective, *, is_known: bool) -> Checke
         return checked
     if is_known:
         return replace(checked, X=table.features(checked.X))
-    targets, names = averaged(objective, checked.y), averaged_names(objective)
-    gathered = Gathered.empty(table, len(targets), targets.shape[1])
-    fold = (keys_of(0, "table", np.arange(len(targets))) % np.uint64(FOLDS)).astype(np.int64)
-    gathered.add(checked.X, targets, checked.weight, fold)
+    names = averaged_names(objective)
+    gathered = Gathered.empty(table, len(checked.X), len(names))
+    fold = (keys_of(0, "table", np.arange(len(checked.X))) % np.uint64(FOLDS)).astype(np.int64)
+    if gathered.found:
+        gathered.add(checked.X, averaged(objective, checked.y), checked.weight, fold)
     table = gathered.finished(names)
     return replace(checked, X=gathered.rows(table, checked.X, fold), table=table)
 
@@ -115,18 +120,9 @@ def rows_of(estimator: Any, table: Table, X: Any) -> NDArray[np.float64]:
             columns = frame_columns(X)
         else:
             X = np.asarray(X)
-            if X.ndim != 2:
-                raise DataError(
-                    f"Rows must be a frame or an array of two dimensions. Got {X.ndim}. Reshape it."
-                )
-            columns = array_columns(X, names_of(estimator, X.shape[1]))
+            columns = array_columns(X, table.names)
         _require_rows(X.shape)
-        return table.codes(columns)
-
-
-def names_of(estimator: Any, n: int) -> list[str]:
-    """Of the columns in fit; those that were no text are counted."""
-    return list(map(str, getattr(estimator, "feature_names_in_", range(n))))
+        return table.codes(columns, warn=True)
 
 
 def _require_rows(shape: tuple[int, ...]) -> None:

@@ -1,5 +1,6 @@
 """Tables with text, dates and gaps that are read a piece at a time."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -7,8 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.shards import ArrowRows, Block, Piece, RowSource
+from protopinv.shards.arrays import digest
 from protopinv.shards.source import Wanted, file_keys
-from protopinv.tables import FOLDS, Gathered, Table, frame_columns, understood
+from protopinv.tables import (
+    FOLDS,
+    Gathered,
+    Table,
+    arrays,
+    described,
+    frame_columns,
+    understood,
+)
 from protopinv.train.summary import NumberStats, Summary
 
 # Rows that are looked at together, and those that are kept.
@@ -41,8 +51,10 @@ class TableRows(RowSource):
             yield piece._replace(X=self._gathered.rows(self.table, codes, fold))
 
     def fingerprint(self) -> dict[str, Any]:
-        """That of the files: the table follows from them."""
-        return self._source.fingerprint()
+        """That of the files, and of what their columns are taken for."""
+        parts = [json.dumps(described(self.table)).encode()]
+        parts += [array.tobytes() for array in arrays(self.table).values()]
+        return {**self._source.fingerprint(), "table": digest(*parts)}
 
 
 def with_table(
@@ -68,9 +80,10 @@ def with_table(
     gathered = Gathered.empty(table, source.n_rows, len(target_names))
     for block in source.blocks if gathered.found else ():
         for piece in source.frames(block, Wanted(ROWS)):
-            codes = gathered.table.codes(frame_columns(piece.X))
-            targets = numbers(np.asarray(piece.y))
-            gathered.add(codes, targets, _mass(piece), _folds(block, piece))
+            there = _mass(piece) > 0  # what counts nothing may have a class that is not known
+            codes = gathered.table.codes(frame_columns(piece.X))[there]
+            targets, mass = numbers(np.asarray(piece.y)[there]), _mass(piece)[there]
+            gathered.add(codes, targets, mass, _folds(block, piece)[there])
     return TableRows(source, gathered, gathered.finished(target_names))
 
 

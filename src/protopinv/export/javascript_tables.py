@@ -10,7 +10,8 @@ from protopinv.tables.values import GAPS
 CODE = r"""
 const gaps = new Set(GAPS);
 const number = /^[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i;
-const moment = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d(?:\.\d+)?))?)?/;
+const moment =
+  /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d(?:\.\d+)?))?)?(?:Z|[+-]\d\d:?\d\d)?)?$/;
 
 // A value of a column as a number: NaN for a gap, -1 for a category that is not known.
 function code(value, { kind, places, origin }) {
@@ -21,14 +22,16 @@ function code(value, { kind, places, origin }) {
   if (kind === "category") return places.has(text) ? places.get(text) : -1;
   if (typeof value === "number") return kind === "date" ? value - origin : value;
   if (kind === "number") {
-    if (typeof value === "boolean") return value ? 1 : 0;
+    if (/^(true|false)$/i.test(text)) return text.toLowerCase() === "true" ? 1 : 0;
     return number.test(text) ? Number(text) : NaN;
   }
   if (value instanceof Date) return value.getTime() / 864e5 - origin;
   const found = moment.exec(text);
   if (!found) return NaN;
   const [year, month, day, hour = 0, minute = 0, second = 0] = found.slice(1).map((v) => v && +v);
-  const days = Date.UTC(year, month - 1, day) / 864e5 - origin;
+  const start = new Date(Date.UTC(year, month - 1, day));
+  if (start.getUTCFullYear() !== year || start.getUTCDate() !== day) return NaN;
+  const days = start.getTime() / 864e5 - origin;
   return days + (hour + (minute + second / 60) / 60) / 24;
 }
 

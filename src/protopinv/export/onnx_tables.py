@@ -58,7 +58,8 @@ def _code(graph: Any, column: Any, name: str, origin: float) -> str:
 
 
 def _gap_words() -> list[str]:
-    return sorted({form(word) for word in GAPS for form in (str.lower, str.upper, str.capitalize)})
+    forms = (str.lower, str.upper, str.capitalize)
+    return sorted({"NaN", *(form(word) for word in GAPS for form in forms)})
 
 
 def _part(graph: Any, part: Part, here: str) -> str:

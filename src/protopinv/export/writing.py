@@ -160,7 +160,8 @@ def rounded_outputs(description: Description) -> Outputs:
 def _require_float32(description: Description, kind: str) -> None:
     """Raise ExportError unless every number is one in float32 too."""
     for step in _all_parts(description):
-        for name, numbers in vars(step).items():
+        for name, value in vars(step).items():
+            numbers = np.array([value]) if isinstance(value, float) else value
             if not isinstance(numbers, np.ndarray) or numbers.dtype.kind != "f":
                 continue
             with np.errstate(over="ignore"):

@@ -30,7 +30,7 @@ from protopinv.plain import plain
 
 # A reader of 1.x reads every 1.y: what a file needs beyond the first of them it lists by name.
 MAJOR, MINOR = 1, 0
-KNOWN_NEEDS: frozenset[str] = frozenset()
+KNOWN_NEEDS = frozenset({"table"})
 HEADER: dict[str, Any] = {
     "task": str,
     "objective": dict,
@@ -58,7 +58,7 @@ def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
     history = {name: value for name, value in model.history.items() if name not in EPOCHS}
     header = {
         "format": f"{MAJOR}.{MINOR}",
-        "needs": [],
+        "needs": [] if model.table is None else ["table"],
         "written_by": written_by,
         "task": model.task,
         "objective": model.objective,
@@ -194,7 +194,7 @@ def _model(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedMod
     )
 
 
-def _tensors_of_arrays(arrays: Mapping[str, NDArray[np.float64]]) -> dict[str, Tensor]:
+def _tensors_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
 
 
@@ -322,7 +322,8 @@ def _examples_fault(model: SavedModel, outputs: Tensor) -> str | None:
         return f"{len(rows)} examples, more than {MOST_EXAMPLES}"
     if rows.ndim != 2 or outputs.shape != (len(rows), model.network.sizes[-1]):
         return "the examples have no outputs of their own"
-    if model.table is None and not bool(rows.isfinite().all()):
+    usable = rows.isfinite() if model.table is None else ~rows.isinf()
+    if not bool(usable.all()):
         return "examples that are not finite"
     return None if rows.shape[1] == model.n_features else "the examples differ in features"
 

@@ -29,7 +29,7 @@ NAMES = re.compile(
     r"|network\.\d{1,2}(\.(left|right))?(\.(scale|bias))?"
     r"|(squash|clip)\.(chosen|centre|width)"
     r"|stem\.(image_shape|pool|\d{1,2}\.(filters|floor))"
-    r"|table\.\d{1,5}\.(levels|averages|vectors)"
+    r"|table\.\d{1,5}\.(levels|averages|vectors)|table\.values"
     r"|examples\.(rows|outputs)"
     r"|history\.(loss|lr|ridge|validation_score|validation_loss)"
 )

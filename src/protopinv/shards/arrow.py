@@ -90,7 +90,8 @@ class ArrowRows(RowSource):
         for batch, done in self._batches(block, wanted):
             piece = self._piece(block, batch, done, replace(wanted, features=False))
             names = self._features if wanted.features else []
-            yield piece._replace(X=pa.Table.from_batches([batch]).select(names))
+            table = pa.Table.from_batches([batch]).select(names)
+            yield piece._replace(X=table.cast(pa.schema(map(_of_text, table.schema))))
 
     def load(self) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
         """All rows at once; those that are not all numbers as a table of Arrow."""
@@ -204,6 +205,16 @@ class _Place:
 
     def row(self, number: int) -> str:
         return f"{self._first + number + 1:,}"
+
+
+def _of_text(field: Any) -> Any:
+    """Text as text, however it is stored."""
+    import pyarrow as pa
+
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        kind = pa.string()
+    return pa.field(field.name, kind)
 
 
 def _is_number(kind: str) -> bool:

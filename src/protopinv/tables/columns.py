@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from protopinv.errors import DataError
 from protopinv.tables.values import Numbers, Values, is_gap
 
 UNKNOWN = -1.0
@@ -72,6 +73,7 @@ class Number:
 
     def code(self, values: Values) -> Numbers:
         """Numbers; text that is none is a gap."""
+        _refuse(values, ("date",), self.name, "numbers")
         return values.as_numbers()
 
     def features(self, code: Numbers) -> Numbers:
@@ -97,6 +99,15 @@ class Number:
         """The same with what is known of the targets: for each level, any other, and gaps."""
         kept = np.concatenate([averages[:-2], averages[-1:]])
         return replace(self, averages=kept, average_names=_averaged(self.name, targets))
+
+
+def _refuse(values: Values, kinds: tuple[str, ...], name: str, wanted: str) -> None:
+    """Raise DataError for a column of another kind than in training, unless it is empty."""
+    if values.held in kinds and values.numbers is not None and not np.isnan(values.numbers).all():
+        raise DataError(
+            f"A column must hold what it held in training. {name!r} held {wanted}, and now holds "
+            f"{values.held}s. Convert it."
+        )
 
 
 def _averaged(name: str, targets: Sequence[str]) -> tuple[str, ...]:
@@ -224,6 +235,7 @@ class Date:
 
     def code(self, values: Values) -> Numbers:
         """Days since 1970; text that is no date is a gap."""
+        _refuse(values, ("number", "boolean"), self.name, "dates")
         return values.as_days(self.form)
 
     def features(self, code: Numbers) -> Numbers:

@@ -1,6 +1,7 @@
 """A table as plain values and arrays, for a model file, and back from a stranger's."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,14 @@ from protopinv.tables.table import Table
 from protopinv.tables.understand import LeftOut
 from protopinv.tables.values import DATE_FORMATS
 
-Arrays = dict[str, NDArray[np.float64]]
+Arrays = dict[str, NDArray[Any]]
 # What is an array in each kind of column; the rest is plain.
 ARRAYS = {"number": ("levels", "averages"), "category": ("vectors",), "date": ()}
+# Texts of categories may be long and many, so they are bytes of JSON beside the arrays.
+VALUES = "values"
+MOST_VALUES = 500_000
+# Days of about ten thousand years.
+MOST_DAYS = 4e6
 
 
 def described(table: Table) -> dict[str, Any]:
@@ -23,14 +29,17 @@ def described(table: Table) -> dict[str, Any]:
             {"kind": column.kind, **{name: getattr(column, name) for name in _plain(column)}}
             for column in table.columns
         ],
+        "names": list(table.names),
         "left_out": [{"name": column.name, "why": column.why} for column in table.left_out],
         "notes": list(table.notes),
     }
 
 
 def arrays(table: Table) -> Arrays:
-    """Its arrays, by the number of the column and what they are."""
-    return {
+    """Its arrays, by the number of the column and what they are, and all values of categories."""
+    texts = [list(column.values) for column in table.columns if isinstance(column, Category)]
+    found: Arrays = {VALUES: np.frombuffer(json.dumps(texts).encode(), dtype=np.uint8).copy()}
+    return found | {
         f"{number}.{name}": np.asarray(getattr(column, name), dtype=np.float64)
         for number, column in enumerate(table.columns)
         for name in ARRAYS[column.kind]
@@ -39,7 +48,22 @@ def arrays(table: Table) -> Arrays:
 
 
 def _plain(column: Column) -> list[str]:
-    return [name for name in column.__dataclass_fields__ if name not in ARRAYS[column.kind]]
+    beside = (*ARRAYS[column.kind], VALUES)
+    return [name for name in column.__dataclass_fields__ if name not in beside]
+
+
+def _values(raw: NDArray[Any]) -> Iterator[tuple[str, ...]]:
+    """The values of each category, in turn."""
+    text = raw.tobytes()
+    if raw.dtype != np.uint8 or raw.ndim != 1 or text.count(b",") > MOST_VALUES:
+        raise ValueError("values of categories that are no texts, or too many")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("values of categories that are no JSON") from error
+    if not isinstance(found, list):
+        raise TypeError("values of categories that are no list")
+    return map(_texts, found)
 
 
 def restored(described: Mapping[str, Any], found: Mapping[str, NDArray[Any]]) -> Table:
@@ -47,8 +71,8 @@ def restored(described: Mapping[str, Any], found: Mapping[str, NDArray[Any]]) ->
     each = described["columns"]
     if not isinstance(each, list) or not each:
         raise ValueError("a table without columns")
-    taken: set[str] = set()
-    columns = []
+    taken, values = {VALUES}, _values(found[VALUES])
+    columns: list[Column] = []
     for number, column in enumerate(each):
         own = {
             name: found[f"{number}.{name}"]
@@ -56,23 +80,31 @@ def restored(described: Mapping[str, Any], found: Mapping[str, NDArray[Any]]) ->
             if f"{number}.{name}" in found
         }
         taken |= {f"{number}.{name}" for name in own}
-        columns.append(_column(column, own))
+        texts = next(values, ()) if column["kind"] == "category" else ()
+        columns.append(_column(column, own, texts))
+    if next(values, None) is not None:
+        raise ValueError("values of a category that is not there")
     if taken != set(found):
         raise ValueError("arrays of a table that has no such columns")
     left_out = tuple(LeftOut(_text(c["name"]), _text(c["why"])) for c in described["left_out"])
     names = [column.name for column in (*columns, *left_out)]
     if len(set(names)) != len(names):
         raise ValueError("a column that is there twice")
-    return Table(tuple(columns), left_out, _texts(described["notes"]))
+    all_names = _texts(described["names"])
+    if sorted(all_names) != sorted(names):
+        raise ValueError("names of other columns")
+    return Table(tuple(columns), left_out, _texts(described["notes"]), all_names)
 
 
-def _column(given: Mapping[str, Any], own: Mapping[str, NDArray[Any]]) -> Column:
+def _column(
+    given: Mapping[str, Any], own: Mapping[str, NDArray[Any]], values: tuple[str, ...]
+) -> Column:
     if any(array.dtype != np.float64 or not np.isfinite(array).all() for array in own.values()):
         raise ValueError("numbers of a table that are not finite")
     if given["kind"] == "number":
         return _number(given, own)
     if given["kind"] == "category":
-        return _category(given, own["vectors"])
+        return _category(given, own["vectors"], values)
     return _date(given)
 
 
@@ -91,8 +123,8 @@ def _number(given: Mapping[str, Any], own: Mapping[str, NDArray[Any]]) -> Number
     return Number(_text(given["name"]), middle, low, high, flag, boolean, levels, averages, names)
 
 
-def _category(given: Mapping[str, Any], vectors: NDArray[Any]) -> Category:
-    values, names = _texts(given["values"]), _texts(given["names"])
+def _category(given: Mapping[str, Any], vectors: NDArray[Any], values: tuple[str, ...]) -> Category:
+    names = _texts(given["names"])
     if len(set(values)) != len(values) or not values or not names:
         raise ValueError("values of a category that are not told apart")
     if vectors.shape != (len(values) + 2, len(names)):
@@ -110,12 +142,15 @@ def _date(given: Mapping[str, Any]) -> Date:
     if len(set(parts)) != len(parts):
         raise ValueError("a part of a date that is there twice")
     middle, low, high = (_number_of(given[name]) for name in ("middle", "low", "high"))
+    if max(abs(middle), abs(low), abs(high)) > MOST_DAYS:
+        raise ValueError("a date thousands of years away")
     return Date(_text(given["name"]), form, middle, low, high, parts, _bool(given["flag"]))
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} where text should be")
+    value.encode()  # raises ValueError for halves of characters
     return value
 
 

@@ -1,6 +1,7 @@
 """A frame as it is to rows of numbers: understood once, and then the same for every frame."""
 
 import difflib
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protopinv.errors import ConfigError, DataError
+from protopinv.errors import ConfigError, DataError, UnreadableWarning
 from protopinv.tables.columns import Averaged, Category, Column, Date, Number, one_hot
 from protopinv.tables.statistics import Statistics
 from protopinv.tables.understand import FEW_VALUES, KINDS, LeftOut, Seen, understand
-from protopinv.tables.values import Numbers, values_of
+from protopinv.tables.values import Numbers, Texts, is_gap, values_of
 
 # Averages of so many targets are features, given so many rows for each of them; with fewer rows
 # they are too rough to help.
@@ -23,12 +24,14 @@ MOST_TARGETS, ROWS_A_TARGET = 10, 1_000
 class Table:
     """The columns that a network sees something of, and those it does not.
 
-    ``notes`` are sentences about values that could not be taken as they are.
+    ``notes`` are sentences about values that could not be taken as they are, ``names`` those of all
+    columns in training, in their order.
     """
 
     columns: tuple[Column, ...]
     left_out: tuple[LeftOut, ...] = ()
     notes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -45,17 +48,23 @@ class Table:
         """Numbers that a row becomes."""
         return len(self.feature_names)
 
-    def codes(self, columns: Mapping[str, Any]) -> Numbers:
-        """One number for each column and row; ``columns.py`` says what it stands for."""
+    def codes(self, columns: Mapping[str, Any], *, warn: bool = False) -> Numbers:
+        """One number for each column and row; ``columns.py`` says what it stands for.
+
+        With ``warn`` text that cannot be read is told of, once a column.
+        """
         missing = [column.name for column in self.columns if column.name not in columns]
         if missing:
             raise DataError(
                 f"Rows must have the columns of training. There is no {missing[0]!r}. "
                 f"{hint(missing[0], columns)}"
             )
-        found = [
-            column.code(values_of(columns[column.name], column.name)) for column in self.columns
-        ]
+        found = []
+        for column in self.columns:
+            values = values_of(columns[column.name], column.name)
+            found.append(column.code(values))
+            if warn and values.texts is not None and not isinstance(column, Category):
+                _warn(column, values.texts, found[-1])
         return np.column_stack(found)
 
     def features(self, codes: Numbers) -> Numbers:
@@ -69,6 +78,19 @@ class Table:
         told += [(column.name, f"left out: {column.why}") for column in self.left_out]
         width = max(len(name) for name, _ in told)
         return "\n".join([*(f"{name:{width}}  {story}" for name, story in told), *self.notes])
+
+
+def _warn(column: Column, texts: Texts, code: Numbers) -> None:
+    gaps = np.flatnonzero(np.isnan(code)).tolist()
+    bad = [texts[row] for row in gaps if not is_gap(texts[row])]
+    if bad:
+        warnings.warn(
+            UnreadableWarning(
+                f"Column {column.name!r} must hold {column.kind}s. {len(bad)} values such as "
+                f"{bad[0]!r:.40} are none and count as gaps. Correct them, or leave them empty."
+            ),
+            stacklevel=6,
+        )
 
 
 def understood(
@@ -93,7 +115,8 @@ def understood(
             f"Rows must have a column that says something. None of {len(names)} does ({why}). "
             "Check the table."
         )
-    return Table(columns, left_out, tuple(note for _, note in told if note is not None))
+    notes = tuple(note for _, note in told if note is not None)
+    return Table(columns, left_out, notes, tuple(names))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +179,13 @@ def _without_targets(column: Column) -> Column:
 
 def checked_kinds(wanted: Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:
     """What a user says of columns; raises ConfigError for what cannot be."""
-    for name, kind in (wanted or {}).items():
+    if wanted is not None and not isinstance(wanted, Mapping):
+        raise ConfigError(
+            f"columns says what each column is, by name. Got {wanted!r:.40}. Give a dict, such as "
+            '{"zip": "category"}.'
+        )
+    kinds = {str(name): kind for name, kind in (wanted or {}).items()}
+    for name, kind in kinds.items():
         if kind not in KINDS:
             raise ConfigError(
                 f"A column can be taken as {', '.join(KINDS)}. columns says {kind!r:.40} of "
@@ -167,7 +196,7 @@ def checked_kinds(wanted: Mapping[str, str] | None, names: Sequence[str]) -> dic
                 f"columns must name columns that are there. There is no {name!r}. "
                 f"{hint(name, names)}"
             )
-    return dict(wanted or {})
+    return kinds
 
 
 def hint(name: str, there: Iterable[str]) -> str:

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protopinv.errors import ConfigError
+from protopinv.shards.source import keys_of
 from protopinv.tables.columns import DAYS_A_YEAR, Category, Column, Date, Number, one_hot
 from protopinv.tables.values import (
     DATE_FORMATS,
@@ -24,6 +26,8 @@ KINDS = ("number", "category", "date", "drop")
 NEARLY_ALL = 0.95
 # So many values get a column each, and so many are told apart at all.
 FEW_VALUES, MOST_VALUES = 30, 10_000
+# So many texts are counted while rows are read.
+MOST_COUNTED = 500_000
 # A value that is seen less often shares a column with others like it.
 LEAST_SEEN = 3
 # Text that is different in nearly every row is a name: it says nothing of the next row.
@@ -55,12 +59,17 @@ class Seen:
     rows: int = 0
     gaps: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    sample: list[Numbers] = field(default_factory=list)
-    stride: int = 1
+    sample: list[NDArray[np.float64]] = field(default_factory=list)  # keys and numbers
+    share: float = 1.0
     levels: Numbers | None = field(default_factory=lambda: np.empty(0))
+    low: float = np.inf
+    high: float = -np.inf
+    has_times: bool = False
+    is_cut: bool = False
 
     def add(self, values: Values) -> None:
         """Some more rows."""
+        first = self.rows
         if self.wanted == "category":
             values = Values("category", texts=values.as_texts())
         elif self.held is not None and self.held != values.held:
@@ -70,31 +79,47 @@ class Seen:
         self.rows += len(values)
         if values.texts is not None:
             known = Counter(text.strip() for text in values.texts if text and not is_gap(text))
-            self.counts.update(known)
             self.gaps += len(values) - known.total()
+            self._count(known)
             return
         numbers = values.as_numbers()
-        numbers = numbers[~np.isnan(numbers)]
+        there = ~np.isnan(numbers)
+        numbers = numbers[there]
         self.gaps += len(values) - len(numbers)
-        self._keep(numbers)
+        if not len(numbers):
+            return
+        self.low, self.high = min(self.low, numbers.min()), max(self.high, numbers.max())
+        self.has_times = self.has_times or bool((numbers != np.floor(numbers)).any())
+        self._keep(numbers, first + np.flatnonzero(there))
         if self.levels is not None:
             levels = np.union1d(self.levels, numbers)
             self.levels = None if len(levels) > MOST_LEVELS else levels
 
-    def _keep(self, numbers: Numbers) -> None:
-        """Every so many of them, fewer and fewer of the more there are."""
-        self.sample.append(numbers[:: self.stride])
-        while sum(map(len, self.sample)) > SAMPLE:
-            self.sample = [np.concatenate(self.sample)[::2]]
-            self.stride *= 2
+    def _count(self, known: Counter[str]) -> None:
+        """How often each text is there; beyond a limit only of those that are known."""
+        if len(self.counts) < MOST_COUNTED:
+            self.counts.update(known)
+        else:
+            self.is_cut = self.is_cut or any(text not in self.counts for text in known)
+            self.counts.update({text: n for text, n in known.items() if text in self.counts})
+
+    def _keep(self, numbers: Numbers, rows: NDArray[np.int64]) -> None:
+        """Some of them by the numbers of their rows, fewer and fewer of the more there are."""
+        keys = keys_of(0, "seen", rows) / 2.0**64
+        chosen = keys < self.share
+        self.sample.append(np.stack([keys[chosen], numbers[chosen]]))
+        while sum(part.shape[1] for part in self.sample) > SAMPLE:
+            self.share /= 2
+            whole = np.concatenate(self.sample, axis=1)
+            self.sample = [whole[:, whole[0] < self.share]]
 
     def _become_text(self) -> None:
-        self.counts.update(shown(number) for number in self.numbers().tolist())
+        self._count(Counter(shown(number) for number in self.numbers().tolist()))
         self.sample = []
 
     def numbers(self) -> Numbers:
         """Some of the numbers."""
-        return np.concatenate([*self.sample, np.empty(0)])
+        return np.asarray(np.concatenate([*self.sample, np.empty((2, 0))], axis=1)[1])
 
 
 def understand(seen: Seen) -> tuple[Column | LeftOut, str | None]:
@@ -112,7 +137,7 @@ def understand(seen: Seen) -> tuple[Column | LeftOut, str | None]:
         if wanted == "number":
             raise ConfigError(_REFUSED.format(seen.name, "a number", "dates"))
         return _date(seen, seen.numbers(), DATE_FORMATS[0]), None
-    if seen.held == "category":
+    if seen.held == "category" and wanted in (None, "category"):
         return _category(seen, asked=True)
     return _text(seen, wanted)
 
@@ -180,7 +205,8 @@ def _number(
 ) -> Column | LeftOut:
     flag = gaps or seen.gaps > 0
     low, middle, high = np.quantile(numbers, (0.02, 0.5, 0.98), method="inverted_cdf").tolist()
-    if numbers.min() == numbers.max() and not flag:
+    least, most = (numbers.min(), numbers.max()) if seen.counts else (seen.low, seen.high)
+    if least == most and not flag:
         return LeftOut(seen.name, f"it is always {shown(middle)}")
     few = levels is not None and 2 < len(levels) <= min(MOST_LEVELS, seen.rows / ROWS_A_LEVEL)
     boolean = seen.held == "boolean"
@@ -190,14 +216,16 @@ def _number(
 def _date(seen: Seen, days: Numbers, form: str, *, gaps: bool = False) -> Column | LeftOut:
     flag = gaps or seen.gaps > 0
     low, middle, high = np.quantile(days, (0.02, 0.5, 0.98), method="inverted_cdf").tolist()
-    if days.min() == days.max() and not flag:
+    of_text = bool(seen.counts)
+    first, last = (days.min(), days.max()) if of_text else (seen.low, seen.high)
+    if first == last and not flag:
         return LeftOut(seen.name, "it is always the same day")
-    span = float(days.max() - days.min())
+    span = float(last - first)
     varies = {
         "age": True,
         "season": span > DAYS_A_YEAR / 12,
         "weekday": span > 1 and len(np.unique(np.floor(days) % 7)) > 1,
-        "time": bool((days != np.floor(days)).any()),
+        "time": bool((days != np.floor(days)).any()) if of_text else seen.has_times,
     }
     parts = tuple(part for part in Date.PARTS if varies[part])
     return Date(seen.name, form, middle, low, high, parts, flag)
@@ -205,7 +233,7 @@ def _date(seen: Seen, days: Numbers, form: str, *, gaps: bool = False) -> Column
 
 def _category(seen: Seen, *, asked: bool) -> tuple[Column | LeftOut, str | None]:
     counts = seen.counts
-    if not asked and len(counts) > max(NAMES_LEAST, NAMES_SHARE * counts.total()):
+    if not asked and (seen.is_cut or len(counts) > max(NAMES_LEAST, NAMES_SHARE * counts.total())):
         why = "nearly every row has a text of its own; say that it is a category to keep it"
         return LeftOut(seen.name, why), None
     # the commonest first, and among equals in the order of the alphabet

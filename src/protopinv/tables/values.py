@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -49,11 +50,11 @@ class Values:
         """Every value as text; whole numbers without a point, Booleans as true and false."""
         if self.texts is not None:
             return self.texts
-        write: Callable[[float], str] = _BOOLEANS.__getitem__ if self.held == "boolean" else shown
+        write: Callable[[float], str] = _WRITING[self.held]
         return [None if math.isnan(value) else write(value) for value in self._known().tolist()]
 
     def as_numbers(self) -> Numbers:
-        """Every value as a number; NaN for what is none."""
+        """Every value as a number, true as 1 and false as 0; NaN for what is none."""
         if self.texts is None:
             return self._known()
         return _by_value(self.texts, number_of)
@@ -70,9 +71,6 @@ class Values:
         return self.numbers
 
 
-_BOOLEANS = {0.0: "false", 1.0: "true"}
-
-
 def _by_value(texts: Texts, reading: Callable[[str], float]) -> Numbers:
     """Every text read once, however often it is there."""
     known = {text: np.nan if text is None else reading(text) for text in set(texts)}
@@ -81,7 +79,24 @@ def _by_value(texts: Texts, reading: Callable[[str], float]) -> Numbers:
 
 def shown(value: float) -> str:
     """A number as text: "3" for 3.0."""
-    return str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
+    whole = abs(value) < 2**53 and value == int(value)
+    return str(int(value)) if whole else repr(value)
+
+
+def _iso(days: float) -> str:
+    """A date as ISO 8601 writes it, with its time if it has one."""
+    unit = "D" if days == int(days) else "s"
+    moment = np.datetime64(round(days * SECONDS_A_DAY), "s")
+    return str(moment.astype(f"datetime64[{unit}]"))
+
+
+_BOOLEANS = {0.0: "false", 1.0: "true"}
+# Numbers of each kind of column as texts.
+_WRITING: dict[str, Callable[[float], str]] = {
+    "number": shown,
+    "boolean": _BOOLEANS.__getitem__,
+    "date": _iso,
+}
 
 
 def is_gap(text: str | None) -> bool:
@@ -90,9 +105,12 @@ def is_gap(text: str | None) -> bool:
 
 
 def number_of(text: str) -> float:
-    """The number that is written there, or NaN."""
+    """The number that is written there, 1 and 0 for true and false, or NaN."""
     text = text.strip()
-    return float(text) if NUMBER.fullmatch(text) else np.nan
+    if text.lower() in ("true", "false"):
+        return float(text.lower() == "true")
+    found = float(text) if NUMBER.fullmatch(text) else np.nan
+    return found if math.isfinite(found) else np.nan
 
 
 def day_of(text: str, form: str) -> float:
@@ -119,15 +137,20 @@ def is_frame(X: Any) -> bool:
 
 def frame_columns(X: Any) -> dict[str, Any]:
     """Every column under its name; raises DataError for a name that is there twice."""
-    names = [str(name) for name in getattr(X, "column_names", X.columns)]
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            raise DataError(
-                f"Every column needs a name of its own. {name!r} is there twice. Rename or drop "
-                "one of them."
-            )
+    # the columns of an Arrow table are no names
+    names = [str(name) for name in (X.columns if hasattr(X, "iloc") else _names(X))]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(
+            f"Every column needs a name of its own. {twice[0]!r} is there twice. Rename or drop "
+            "one of them."
+        )
     frame = nw.from_native(X, eager_only=True)
     return dict(zip(names, frame.iter_columns(), strict=True))
+
+
+def _names(X: Any) -> Any:
+    return X.column_names if hasattr(X, "column_names") else X.columns
 
 
 def array_columns(X: NDArray[Any], names: Sequence[str]) -> dict[str, Any]:
@@ -152,11 +175,12 @@ def values_of(column: Any, name: str) -> Values:
             column = column.dt.replace_time_zone(None)
         return Values("date", _float(column.dt.timestamp("us")) / (1e6 * SECONDS_A_DAY))
     if dtype in (nw.Categorical, nw.Enum):
-        column = column.cast(nw.String)
-        return Values("category", texts=_texts(column.to_list()))
-    if dtype == nw.String:
-        return Values("text", texts=_texts(column.to_list()))
-    return _of_objects(column.to_list(), name)
+        return Values("category", texts=_texts(column.cast(nw.String).to_list()))
+    values = column.to_list()
+    # a column of objects is called text by its first values alone
+    if dtype == nw.String and all(isinstance(v, str) or _is_nothing(v) for v in values):
+        return Values("text", texts=_texts(values))
+    return _of_objects(values, name)
 
 
 def _float(column: Any) -> Numbers:
@@ -181,12 +205,19 @@ def _of_objects(values: list[Any], name: str) -> Values:
     known = [value for value in values if not _is_nothing(value)]
     kinds = {_kind_of(value, name) for value in known}
     if kinds in ({"boolean"}, {"number"}):
-        numbers = [np.nan if _is_nothing(value) else float(value) for value in values]
+        numbers = [np.nan if _is_nothing(value) else _float_of(value) for value in values]
         return Values(kinds.pop(), _finite(np.array(numbers), name))
     if kinds == {"date"}:
         days = [np.nan if _is_nothing(value) else _days(value) for value in values]
         return Values("date", np.array(days))
     return Values("text", texts=[None if _is_nothing(value) else _text(value) for value in values])
+
+
+def _float_of(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _kind_of(value: Any, name: str) -> str:
@@ -208,8 +239,8 @@ def _text(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return _BOOLEANS[float(value)]
     if isinstance(value, int | float | Decimal | np.number):
-        return shown(float(value))
-    return str(value)
+        return shown(_float_of(value))
+    return _iso(_days(value)) if isinstance(value, date) else str(value)
 
 
 def _is_nothing(value: Any) -> bool:
