@@ -103,8 +103,8 @@ def export_page(newest: Mapping[str, Mapping[str, Any]]) -> str:
             "## Speed",
             "",
             "Milliseconds for all test rows of the first table in float32, all ways in turn "
-            "with a rest before each, medians; two threads, C one. scikit-learn's is our network as its own MLP, where it "
-            "can hold it:",
+            "with a rest before each, medians; two threads, C one. scikit-learn's is our network "
+            "as its own MLP, where it can hold it:",
             "",
             *tables["speed"],
             "",
