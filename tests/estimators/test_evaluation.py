@@ -4,6 +4,7 @@ from sklearn.metrics import accuracy_score, log_loss
 
 from protopinv import ProtoPINVClassifier, evaluate
 from protopinv.errors import DataError
+from protopinv.estimators.evaluation import calibration_error
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +44,27 @@ def test_lengths_must_agree(model: ProtoPINVClassifier, blobs) -> None:
     X, _ = blobs
     with pytest.raises(DataError, match=r"X has 90 rows, y has 1\. Check how"):
         evaluate(model, X, ["a"])
+
+
+def test_calibration_error_is_how_far_sure_is_from_right() -> None:
+    random = np.random.default_rng(0)
+    sure = random.uniform(0.5, 1, 20_000)
+    right = random.uniform(size=20_000) < sure
+    assert calibration_error(sure, right) < 0.02
+    assert calibration_error(np.clip(sure + 0.1, 0, 1), right) > 0.08
+    assert calibration_error(np.ones(4), np.array([True, True, True, False])) == 0.25
+    weight = 1.0 + np.arange(20_000) % 3
+    times = weight.astype(int)
+    again = calibration_error(np.repeat(sure, times), np.repeat(right, times))
+    assert calibration_error(sure, right, weight) == pytest.approx(again)
+
+
+def test_probabilities_of_an_averaged_model_are_those_of_the_data() -> None:
+    """Classes drawn with known probabilities: the mean of five banks is neither shy nor too sure."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((4_000, 3))
+    chance = 1 / (1 + np.exp(-2 * X[:, 0] * X[:, 1]))
+    y = (random.uniform(size=4_000) < chance).astype(int)
+    model = ProtoPINVClassifier(effort="quick", random_state=0).fit(X[:2_000], y[:2_000])
+    assert model.bank_.n_members == 5
+    assert evaluate(model, X[2_000:], y[2_000:]).calibration_error < 0.04

@@ -135,8 +135,11 @@ def test_javascript_takes_values_as_they_are(model: Any, tmp_path: Path) -> None
 def test_c_takes_codes_and_knows_the_names_of_categories(model: Any, tmp_path: Path) -> None:
     X = others()
     model.export(tmp_path / "m.c")
-    for compiler in filter(None, (GCC, CLANG)):
-        command = [compiler, *STRICT, "m.c", "m_test.c", "-lm", "-o", "t"]
+    watched = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    for compiler, flags in ((GCC, watched), (CLANG, [])):
+        if compiler is None:
+            continue
+        command = [compiler, *STRICT, *flags, "m.c", "m_test.c", "-lm", "-o", "t"]
         subprocess.run(command, cwd=tmp_path, check=True)
         subprocess.run(["./t"], cwd=tmp_path, check=True, capture_output=True)
     command = [GCC, "-std=c99", "-shared", "-fPIC", "m.c", "-lm", "-o", "m.so"]

@@ -10,6 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from torch import Tensor
 
 from protopinv.errors import ConfigError, DataError
 from protopinv.estimators.checks import plain_labels
@@ -56,7 +57,10 @@ class ProbabilisticClassifier(NetworkClassifier):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class, in the order of ``classes_``, or of each label."""
-        outputs = self._outputs(X)
+        return self._probabilities(self._outputs(X))
+
+    def _probabilities(self, outputs: Tensor) -> NDArray[np.float64]:
+        """Those of rows that were answered."""
         if isinstance(self.objective_, Labels):
             return torch.sigmoid(outputs).numpy()
         return torch.softmax(outputs, dim=1).numpy()

@@ -14,6 +14,9 @@ from protopinv.estimators.classes import few
 from protopinv.estimators.door import checked_weight, data_errors
 from protopinv.objective import Labels, Numbers
 
+# Groups of rows whose answers are about as sure.
+BINS = 15
+
 
 @dataclass(frozen=True)
 class ClassScore:
@@ -28,7 +31,11 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One class a row; ``confusion[i][j]`` counts rows of class i that were taken for class j."""
+    """One class a row; ``confusion[i][j]`` counts rows of class i that were taken for class j.
+
+    ``calibration_error`` is how far the probability of answers is from the share of them that are
+    right, on average over groups of rows whose answers are about as sure.
+    """
 
     n_rows: int
     accuracy: float
@@ -36,11 +43,15 @@ class Evaluation:
     per_class: list[ClassScore]
     confusion: list[list[int]]
     balanced_accuracy: float
+    calibration_error: float
 
 
 @dataclass(frozen=True)
 class LabelEvaluation:
-    """Several labels a row: all of them right, each by itself, and F1 over all or the mean."""
+    """Several labels a row: all of them right, each by itself, and F1 over all or the mean.
+
+    ``calibration_error`` is how far the probability of a label is from how often it is there.
+    """
 
     n_rows: int
     micro_f1: float
@@ -49,6 +60,7 @@ class LabelEvaluation:
     label_accuracy: float
     log_loss: float
     per_label: list[ClassScore]
+    calibration_error: float
 
 
 @dataclass(frozen=True)
@@ -83,7 +95,8 @@ def evaluate(
     NumberEvaluation for numbers.
     """
     check_is_fitted(estimator, "network_")
-    outputs = estimator._outputs(X).numpy()
+    answered = estimator._outputs(X)
+    outputs = answered.numpy()
     if len(outputs) != len(y):
         raise DataError(
             f"Targets must have one row per sample. X has {len(outputs)} rows, y has {len(y)}. "
@@ -95,7 +108,7 @@ def evaluate(
             weight = checked_weight(sample_weight, outputs)
     if isinstance(estimator.objective_, Numbers):
         return _of_numbers(estimator.objective_, outputs, y, weight)
-    probabilities = estimator.predict_proba(X)
+    probabilities = estimator._probabilities(answered)
     if isinstance(estimator.objective_, Labels):
         return _of_labels(probabilities, y, weight)
     return _of_classes(estimator.classes_, probabilities, y, weight)
@@ -122,6 +135,7 @@ def _of_classes(
         per_class=_scores(y, predicted, classes.tolist(), weight, labels=classes),
         confusion=confusion.tolist(),
         balanced_accuracy=float(recalls.mean()),
+        calibration_error=calibration_error(probabilities.max(axis=1), predicted == y, weight),
     )
 
 
@@ -151,7 +165,22 @@ def _of_labels(probabilities: NDArray[np.float64], y: Any, weight: Any) -> Label
         label_accuracy=float(np.average(right, weights=weight)),
         log_loss=float(np.average(-np.log(likelihood).mean(axis=1), weights=weight)),
         per_label=_scores(y, predicted, list(range(y.shape[1])), weight),
+        calibration_error=calibration_error(
+            probabilities.ravel(),
+            y.ravel() == 1,
+            None if weight is None else np.repeat(weight, y.shape[1]),
+        ),
     )
+
+
+def calibration_error(
+    sure: NDArray[np.float64], right: NDArray[np.bool_], weight: NDArray[np.float64] | None = None
+) -> float:
+    """The expected calibration error (Naeini and others 2015), in bins of equal width."""
+    mass = np.ones(len(sure)) if weight is None else weight
+    group = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
+    off = np.bincount(group, mass * (sure - right), BINS)
+    return float(np.abs(off).sum() / mass.sum())
 
 
 def _of_numbers(
