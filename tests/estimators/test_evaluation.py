@@ -60,7 +60,7 @@ def test_calibration_error_is_how_far_sure_is_from_right() -> None:
 
 
 def test_probabilities_of_an_averaged_model_are_those_of_the_data() -> None:
-    """Classes drawn with known probabilities: the mean of five banks is neither shy nor too sure."""
+    """Classes drawn with known probabilities: five banks together are neither shy nor too sure."""
     random = np.random.default_rng(0)
     X = random.standard_normal((4_000, 3))
     chance = 1 / (1 + np.exp(-2 * X[:, 0] * X[:, 1]))

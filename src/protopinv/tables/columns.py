@@ -66,10 +66,14 @@ class Number:
     @property
     def story(self) -> str:
         """What was understood, in a few words."""
-        kind = "yes or no" if self.boolean else f"number, mostly {self.low:.4g} to {self.high:.4g}"
+        kind = (
+            "yes or no"
+            if self.boolean
+            else f"number, mostly {short(self.low)} to {short(self.high)}"
+        )
         if self.averages is not None and self.levels is not None:
             kind += f"; and what the target is on average at each of its {len(self.levels)} values"
-        return f"{kind}; gaps count as {self.middle:.4g} and have a flag" if self.flag else kind
+        return f"{kind}; gaps count as {short(self.middle)} and have a flag" if self.flag else kind
 
     def code(self, values: Values) -> Numbers:
         """Numbers; text that is none is a gap."""
@@ -99,6 +103,14 @@ class Number:
         """The same with what is known of the targets: for each level, any other, and gaps."""
         kept = np.concatenate([averages[:-2], averages[-1:]])
         return replace(self, averages=kept, average_names=_averaged(self.name, targets))
+
+
+def short(number: float) -> str:
+    """Four digits of a number, without an exponent where that can be read."""
+    rounded = float(f"{number:.4g}")
+    if rounded == int(rounded) and abs(rounded) < 1e9:
+        return f"{int(rounded):,}"
+    return f"{rounded:g}"
 
 
 def _refuse(values: Values, kinds: tuple[str, ...], name: str, wanted: str) -> None:
