@@ -17,6 +17,7 @@ from export_page import export_page
 from results_page import results_page
 from scale_page import scale_page
 from speed_page import speed_page
+from tables_page import tables_page
 from typer.main import get_command
 
 from protopinv.bench.record import newest_records
@@ -69,6 +70,7 @@ def _pages() -> dict[Path, bytes]:
         HERE / "speed.md": f"{NOTICE}\n{speed}",
         HERE / "scale.md": f"{NOTICE}\n{scale_page(newest)}",
         HERE / "export.md": f"{NOTICE}\n{export_page(newest)}",
+        HERE / "tables.md": f"{NOTICE}\n{tables_page(newest)}",
     }
     every = figures | accuracy_figures | speed_figures
     drawn = {HERE / "figures" / name: content for name, content in every.items()}

@@ -51,6 +51,17 @@ def test_the_page_of_tables_shows_what_its_example_prints(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("words", "who"),
+    [("accuracy of {} %", "quick"), ("LightGBM {} %", "lightgbm"), ("CatBoost {} %", "catboost")],
+)
+def test_figures_of_adult_are_those_of_the_record(words: str, who: str) -> None:
+    cells = newest_records(README.parent / "benchmarks" / "records")["frames-cpu"]["cells"]
+    mean = np.mean([cells[f"adult/{who}/{seed}"]["score"] for seed in range(3)])
+    text = " ".join(README.read_text(encoding="utf-8").split())
+    assert words.format(f"{100 * mean:.2f}") in text
+
+
+@pytest.mark.parametrize(
     ("title", "name"),
     [
         ('`effort="quick"`', "quick"),

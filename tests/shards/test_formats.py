@@ -101,10 +101,13 @@ def test_gaps_are_named_by_file_and_row(table, write) -> None:
         source.load()
 
 
-def test_text_among_features_is_refused(table, write) -> None:
+def test_text_among_features_comes_as_it_is_or_is_refused_as_numbers(table, write) -> None:
     source = open_rows(write(table), "x0")
+    X, _, _ = source.load()
+    assert source.is_framed
+    assert X["y"].to_pylist() == table["y"].to_pylist()
     with pytest.raises(DataError, match=r"Features must be numbers\. Column 'y' of part-0"):
-        source.load()
+        next(source.read(source.blocks[0], Wanted(10)))
 
 
 def test_a_file_that_changes_while_it_is_read_is_noticed(table, write) -> None:
