@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 
 from protopinv.errors import ExportError
-from protopinv.export.encode import Curve, Encode, Filled, Flag, Look, Part, Wave
+from protopinv.export.encode import Encode
 from protopinv.export.text import c_numbers, c_string, comment
 from protopinv.tables import Category, Column
+from protopinv.tables.parts import Curve, Filled, Flag, Look, Part, Wave
 
 FUNCTIONS = {
     "filled": """\
@@ -66,14 +67,13 @@ static void week(float x, float *y, int first)
 def encode_calls(encode: Encode, there: str, constants: Any, used: set[str]) -> list[str]:
     """A call for every part."""
     calls, at = [], 0
-    for number, part in enumerate(encode.parts):
-        calls.append(_call(part, number, f"{there} + {at}", constants, used))
+    for number, (column, part) in enumerate(encode.parts):
+        calls.append(_call(part, number, f"x[{column}]", f"{there} + {at}", constants, used))
         at += part.n_outputs
     return calls
 
 
-def _call(part: Part, number: int, there: str, constants: Any, used: set[str]) -> str:
-    x = f"x[{part.column}]"
+def _call(part: Part, number: int, x: str, there: str, constants: Any, used: set[str]) -> str:
     if isinstance(part, Flag):
         return f"*({there}) = {x} != {x} ? 1.0f : 0.0f;"
     if isinstance(part, Look):

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from protopinv.export.encode import Curve, Encode, Filled, Flag, Look, Part, Wave, Week
+from protopinv.export.encode import Encode
 from protopinv.export.text import js_floats, js_value
 from protopinv.tables import Category, Column
+from protopinv.tables.parts import Curve, Filled, Flag, Look, Part, Wave, Week
 from protopinv.tables.values import GAPS
 
 CODE = r"""
@@ -120,30 +121,32 @@ def js_column(column: Column, origin: float) -> str:
 
 def table_step(encode: Encode) -> str:
     """The step that makes numbers of codes."""
-    each = ",\n      ".join(_part(part) for part in encode.parts)
+    each = ",\n      ".join(_part(column, part) for column, part in encode.parts)
     return f'{{ type: "encode", parts: [\n      {each},\n    ] }}'
 
 
-def _part(part: Part) -> str:
-    if isinstance(part, Filled):
-        return _object("filled", part, middle=part.middle, centre=part.centre, unit=part.unit)
-    if isinstance(part, Flag):
-        return _object("flag", part)
-    if isinstance(part, Curve):
-        levels, averages = js_floats(part.levels, wide=True), js_floats(part.averages)
-        return _object("curve", part, n=part.n_outputs, levels=levels, averages=averages)
-    if isinstance(part, Look):
-        return _object("look", part, n=part.n_outputs, vectors=js_floats(part.vectors))
-    if isinstance(part, Wave):
-        return _object("wave", part, middle=part.middle, period=part.period, phase=part.phase)
-    if isinstance(part, Week):
-        return _object("week", part, middle=part.middle, first=part.first)
-    raise AssertionError("a part that is not known")
-
-
-def _object(kind: str, part: Part, **given: float | str) -> str:
+def _part(column: int, part: Part) -> str:
+    kind, given = _written(part)
     inside = "".join(
         f", {name}: {value if isinstance(value, str) else js_value(value)}"
         for name, value in given.items()
     )
-    return f'{{ type: "{kind}", column: {part.column}{inside} }}'
+    return f'{{ type: "{kind}", column: {column}{inside} }}'
+
+
+def _written(part: Part) -> tuple[str, dict[str, float | str]]:
+    """The name of a part, and its numbers."""
+    if isinstance(part, Filled):
+        return "filled", {"middle": part.middle, "centre": part.centre, "unit": part.unit}
+    if isinstance(part, Flag):
+        return "flag", {}
+    if isinstance(part, Curve):
+        levels, averages = js_floats(part.levels, wide=True), js_floats(part.averages)
+        return "curve", {"n": part.n_outputs, "levels": levels, "averages": averages}
+    if isinstance(part, Look):
+        return "look", {"n": part.n_outputs, "vectors": js_floats(part.vectors)}
+    if isinstance(part, Wave):
+        return "wave", {"middle": part.middle, "period": part.period, "phase": part.phase}
+    if isinstance(part, Week):
+        return "week", {"middle": part.middle, "first": part.first}
+    raise AssertionError("a part that is not known")

@@ -4,9 +4,18 @@ from typing import Any
 
 import numpy as np
 
-from protopinv.export.encode import Curve, Encode, Filled, Flag, Look, Part, Wave, Week
+from protopinv.export.encode import Encode
 from protopinv.tables import Category, Date
-from protopinv.tables.columns import DAYS_A_WEEK
+from protopinv.tables.parts import (
+    DAYS_A_WEEK,
+    Curve,
+    Filled,
+    Flag,
+    Look,
+    Part,
+    Wave,
+    Week,
+)
 from protopinv.tables.values import GAPS
 
 # What a graph answers with, and what is no name; a column that is called so gets another.
@@ -32,7 +41,7 @@ def encode_columns(graph: Any, encode: Encode) -> str:
             encode.table.columns, input_names(encode), encode.origins.tolist(), strict=True
         )
     ]
-    parts = [_part(graph, part, codes[part.column]) for part in encode.parts]
+    parts = [_part(graph, part, codes[column]) for column, part in encode.parts]
     return str(graph.node("Concat", *parts, axis=1))
 
 

@@ -175,7 +175,9 @@ def _require_float32(description: Description, kind: str) -> None:
 
 def _all_parts(description: Description) -> list[Any]:
     """Steps, with those of a table one by one."""
-    parts: list[Any] = [] if description.encode is None else list(description.encode.parts)
+    parts: list[Any] = (
+        [] if description.encode is None else [part for _, part in description.encode.parts]
+    )
     return [*parts, *(step for step in description.steps if not isinstance(step, Encode))]
 
 

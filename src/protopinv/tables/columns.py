@@ -5,6 +5,7 @@ category as its place in the list of known ones (-1 for one that is not there); 
 follows from the code is arithmetic, and the same in every export.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,17 +14,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
+from protopinv.tables.parts import (
+    DAYS_A_WEEK,
+    DAYS_A_YEAR,
+    FIRST_WEEKDAY,
+    Curve,
+    Filled,
+    Flag,
+    Look,
+    Part,
+    Wave,
+    Week,
+)
 from protopinv.tables.values import Numbers, Values, is_gap
 
 UNKNOWN = -1.0
-DAYS_A_YEAR, DAYS_A_WEEK = 365.2425, 7
-# Day 0, 1 January 1970, was a Thursday; weeks begin on Monday.
-FIRST_WEEKDAY = 3
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
+class Made(ABC):
+    """A column that the network sees as some parts, side by side."""
+
+    @abstractmethod
+    def made_of(self, origin: float = 0.0) -> tuple[Part, ...]:
+        """The parts, for codes that are counted from ``origin``."""
+
+    def features(self, code: Numbers) -> Numbers:
+        """What all parts give."""
+        return np.concatenate([part(code) for part in self.made_of()], axis=1)
+
+
 @dataclass(frozen=True, eq=False)
-class Number:
+class Number(Made):
     """A number as it is; ``middle`` stands in for a gap, and ``flag`` adds a column that says so.
 
     Most values lie between ``low`` and ``high``. Where values repeat, ``levels`` lists them in
@@ -80,18 +102,12 @@ class Number:
         _refuse(values, ("date",), self.name, "numbers")
         return values.as_numbers()
 
-    def features(self, code: Numbers) -> Numbers:
+    def made_of(self, origin: float = 0.0) -> tuple[Part, ...]:  # noqa: ARG002 - only dates have one
         """The number, whether it was there, and the averages at it."""
-        gap = np.isnan(code)
-        filled = np.where(gap, self.middle, code)
-        return np.column_stack([filled, *[gap] * self.flag, *self._curves(filled, gap)])
-
-    def _curves(self, filled: Numbers, gap: NDArray[np.bool_]) -> list[Numbers]:
-        """Straight between the levels, and level beyond them."""
-        if self.averages is None or self.levels is None:
-            return []
-        curves = [np.interp(filled, self.levels, average) for average in self.averages[:-1].T]
-        return [np.where(gap, a, curve) for a, curve in zip(self.averages[-1], curves, strict=True)]
+        found: list[Part] = [Filled(self.middle), *[Flag()] * self.flag]
+        if self.levels is not None and self.averages is not None:
+            found.append(Curve(self.middle, self.levels, self.averages))
+        return tuple(found)
 
     def places(self, code: Numbers) -> NDArray[np.int64]:
         """Which level each code is; gaps come after them and one more."""
@@ -127,7 +143,7 @@ def _averaged(name: str, targets: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Category:
+class Category(Made):
     """One of some texts. ``vectors`` has a row of numbers for each, one for others, one for gaps.
 
     One column for each while there are few of them: then a vector has a single one. For many the
@@ -190,21 +206,19 @@ class Category:
 
     def places(self, code: Numbers) -> NDArray[np.int64]:
         """Which vector belongs to each code."""
-        n = len(self.values)
-        place = np.where(np.isnan(code), n + 1, np.where((code < 0) | (code >= n), n, code))
-        return place.astype(np.int64)
+        return Look(self.vectors).places(code)
 
     def with_averages(self, averages: Numbers, targets: Sequence[str]) -> "Category":
         """The same with what is known of the targets: for each value, any other, and gaps."""
         return replace(self, vectors=averages, names=_averaged(self.name, targets))
 
-    def features(self, code: Numbers) -> Numbers:
+    def made_of(self, origin: float = 0.0) -> tuple[Part, ...]:  # noqa: ARG002 - only dates have one
         """The vector of each value."""
-        return self.vectors[self.places(code)]
+        return (Look(self.vectors),)
 
 
 @dataclass(frozen=True)
-class Date:
+class Date(Made):
     """A date: years since ``middle``, and where it lies in year, week and day as far as these vary.
 
     ``form`` is how it is written where it comes as text. A gap is ``middle`` with a ``flag``.
@@ -250,28 +264,16 @@ class Date:
         _refuse(values, ("number", "boolean"), self.name, "dates")
         return values.as_days(self.form)
 
-    def features(self, code: Numbers) -> Numbers:
-        """Every part of it."""
-        gap = np.isnan(code)
-        days = np.where(gap, self.middle, code)
-        made = {
-            "age": lambda: [(days - self.middle) / DAYS_A_YEAR],
-            "season": lambda: _circle(days / DAYS_A_YEAR),
-            "weekday": lambda: list(np.eye(DAYS_A_WEEK)[weekday(days)].T),
-            "time": lambda: _circle(days),
+    def made_of(self, origin: float = 0.0) -> tuple[Part, ...]:
+        """Every part of it, for days that are counted from ``origin``."""
+        middle = self.middle - origin
+        made: dict[str, Part] = {
+            "age": Filled(middle, middle, DAYS_A_YEAR),
+            "season": Wave(middle, DAYS_A_YEAR, origin / DAYS_A_YEAR % 1),
+            "weekday": Week(middle, int(origin + FIRST_WEEKDAY) % DAYS_A_WEEK),
+            "time": Wave(middle, 1.0, origin % 1),
         }
-        columns = [column for part in self.parts for column in made[part]()]
-        return np.column_stack([*columns, *[gap] * self.flag])
-
-
-def _circle(turns: Numbers) -> list[Numbers]:
-    angle = 2 * np.pi * (turns - np.floor(turns))
-    return [np.sin(angle), np.cos(angle)]
-
-
-def weekday(days: Numbers) -> NDArray[np.int64]:
-    """0 for Monday."""
-    return np.mod(np.floor(days).astype(np.int64) + FIRST_WEEKDAY, DAYS_A_WEEK)
+        return (*(made[part] for part in self.parts), *[Flag()] * self.flag)
 
 
 Column = Number | Category | Date
