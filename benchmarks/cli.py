@@ -217,7 +217,7 @@ def shipping(
     """Exports against Python: the same answers, sizes in flash and memory, speed."""
     from benchmarks.shipping.study import ShippingPlan, measure_shipping, shipping_tables
 
-    plan = ShippingPlan(quick, 3 if quick else 9)
+    plan = ShippingPlan(quick, 3) if quick else ShippingPlan()
     record = measure_shipping(plan, folder=records, fresh=fresh, say=say)
     if as_json:
         answer(record.content, as_json=True)

@@ -41,7 +41,7 @@ class ShippingPlan:
     """All of it, or a quick look."""
 
     quick: bool = False
-    repeats: int = 5
+    repeats: int = 9
 
 
 def measure_shipping(

@@ -153,7 +153,7 @@ def train(
 
 
 def told(table: "Table | None") -> list[str]:
-    """What was understood of each column; those that are simply numbers are counted."""
+    """What was understood of each column, of as many as can be read; nothing of plain numbers."""
     if table is None or (table.is_plain and not table.left_out):
         return []
     lines = str(table).splitlines()

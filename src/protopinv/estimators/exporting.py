@@ -66,8 +66,13 @@ def export(
 
 def _given(estimator: ProtoPINV, X: Any) -> NDArray[Any]:
     """Rows as a description takes them: numbers, or codes of the columns of a frame."""
-    plain = estimator.table_ is None or estimator.table_.is_plain
-    return np.asarray(estimator._valid(X) if plain else estimator._coded(X))
+    return np.asarray(estimator._valid(X) if _framed(estimator) is None else estimator._coded(X))
+
+
+def _framed(estimator: ProtoPINV) -> Table | None:
+    """The table of a model, unless it takes numbers as they are."""
+    table = estimator.table_
+    return None if table is None or table.is_plain else table
 
 
 def _compared(estimator: ProtoPINV, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
@@ -94,9 +99,8 @@ def _change(
     estimator: ProtoPINV, X: NDArray[Any], after: NDArray[np.float64], truth: Any
 ) -> dict[str, float]:
     """How predictions move, and what that costs where the truth is known."""
-    table = estimator.table_
-    plain = table is None or table.is_plain
-    before = estimator._answers(X if plain or table is None else table.features(X)).numpy()
+    table = _framed(estimator)
+    before = estimator._answers(X if table is None else table.features(X)).numpy()
     objective = estimator.objective_
     found: dict[str, float] = {"rows": len(X)}
     if isinstance(objective, Numbers):

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from protopinv.estimators.fitting import EXAMPLES
 from protopinv.shards import ArrowRows, Block, Piece, RowSource
 from protopinv.shards.arrays import digest
 from protopinv.shards.source import Wanted, file_keys
@@ -21,8 +22,8 @@ from protopinv.tables import (
 )
 from protopinv.train.summary import NumberStats, Summary
 
-# Rows that are looked at together, and those that are kept.
-ROWS, EXAMPLES = 50_000, 32
+# Rows that are looked at together.
+ROWS = 50_000
 
 SomeSummary = TypeVar("SomeSummary", bound=Summary)
 Targets = Callable[[NDArray[Any]], NDArray[np.float64]]

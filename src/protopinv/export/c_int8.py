@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from protopinv.export.c import (
+from protopinv.export.c_source import (
     Constants,
     Source,
     answer_bytes,

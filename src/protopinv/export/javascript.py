@@ -1,6 +1,5 @@
 """One ES module without dependencies: weights inside, ``predict(rows)`` outside."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from protopinv.export.steps import (
 )
 from protopinv.export.text import comment, js_floats, js_value
 
-CODE = """\
+FIRST = """\
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const floats = (text) => new Float32Array(bytes(text).buffer);
 const doubles = (text) => new Float64Array(bytes(text).buffer);
@@ -44,7 +43,9 @@ function erf(x) {
   for (let n = 60; n > 0; n--) fraction = n / 2 / (z + fraction);
   return Math.sign(x) * (1 - Math.exp(-z * z) / (Math.sqrt(Math.PI) * (z + fraction)));
 }
+"""
 
+STEPS = """\
 const activations = {
   relu: (z) => (z > 0 ? z : 0),
   silu: (z) => z / (1 + Math.exp(-z)),
@@ -139,7 +140,9 @@ const steps = {
     return y;
   },
 };
+"""
 
+OUTPUTS = """\
 const made = model.steps.map(({ type, ...given }) => steps[type](given));
 
 /** What the network answers to each row: logits of classes or labels, or plain numbers. */
@@ -233,14 +236,13 @@ def write_javascript(description: Description, about: Sequence[str]) -> str:
         code = LABELS
     steps = ",\n".join(f"    {_step(step)}" for step in description.steps)
     said = "\n".join(f"// {comment(line)}" for line in about)
-    first, *rest = re.split("const activations|const made", CODE)
     return f"""\
 {said}
 
 /** What this model is. */
 export const info = {js_value(info)};
 
-{first.rstrip()}
+{FIRST}
 
 const model = {{
   ...{js_value(model)},
@@ -249,10 +251,8 @@ const model = {{
   ],
 }};
 
-const activations{rest[0].rstrip()}
-{ROWS if encode is None else table_code(encode)}
-const made{rest[1].rstrip()}
-{code}"""
+{STEPS}{ROWS if encode is None else table_code(encode)}
+{OUTPUTS}{code}"""
 
 
 def _step(step: Step) -> str:

@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from protopinv.errors import ExportError
-from protopinv.export.c import Source, write_c
+from protopinv.export.c import write_c
 from protopinv.export.c_int8 import write_c_int8
+from protopinv.export.c_source import Source
 from protopinv.export.description import Description
 from protopinv.export.encode import Encode
 from protopinv.export.javascript import write_javascript

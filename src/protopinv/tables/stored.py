@@ -66,9 +66,9 @@ def _values(raw: NDArray[Any]) -> Iterator[tuple[str, ...]]:
     return map(_texts, found)
 
 
-def restored(described: Mapping[str, Any], found: Mapping[str, NDArray[Any]]) -> Table:
+def restored(given: Mapping[str, Any], found: Mapping[str, NDArray[Any]]) -> Table:
     """What both came from; raises ValueError, KeyError or TypeError for what cannot be."""
-    each = described["columns"]
+    each = given["columns"]
     if not isinstance(each, list) or not each:
         raise ValueError("a table without columns")
     taken, values = {VALUES}, _values(found[VALUES])
@@ -86,14 +86,14 @@ def restored(described: Mapping[str, Any], found: Mapping[str, NDArray[Any]]) ->
         raise ValueError("values of a category that is not there")
     if taken != set(found):
         raise ValueError("arrays of a table that has no such columns")
-    left_out = tuple(LeftOut(_text(c["name"]), _text(c["why"])) for c in described["left_out"])
+    left_out = tuple(LeftOut(_text(c["name"]), _text(c["why"])) for c in given["left_out"])
     names = [column.name for column in (*columns, *left_out)]
     if len(set(names)) != len(names):
         raise ValueError("a column that is there twice")
-    all_names = _texts(described["names"])
+    all_names = _texts(given["names"])
     if sorted(all_names) != sorted(names):
         raise ValueError("names of other columns")
-    return Table(tuple(columns), left_out, _texts(described["notes"]), all_names)
+    return Table(tuple(columns), left_out, _texts(given["notes"]), all_names)
 
 
 def _column(
