@@ -4,6 +4,7 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["SCIPY_ARRAY_API"] = "1"  # without it scikit-learn skips one of its estimator checks
+os.environ["PROTOPINV_KERNELS"] = "on"  # a GPU would take them for long fits alone
 
 import numpy as np
 import pytest

@@ -14,6 +14,7 @@ from protopinv.bench.speed_figures import PAPER, Figures
 from protopinv.bench.tasks import load_task
 from protopinv.bench.timing import Machine, measure_machine
 from protopinv.bench.user_figures import UserFigures, hurry_of
+from protopinv.kernels.building import want_kernels
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class SpeedPlan:
 def measure_speed(
     plan: SpeedPlan, *, device: str, folder: Path, fresh: bool = False, say: Say = lambda _: None
 ) -> Record:
-    """Every figure of the device, one cell each."""
+    """Every figure of the device, one cell each, with kernels that were built before."""
+    want_kernels()
     task = "MNIST; times are medians, in turns with the peer in the same process"
     content = {"task": task, "shape": PAPER, "hurry": hurry_of(device), **asdict(plan)}
     name = record_name("speed", device, quick=plan.quick)

@@ -2,7 +2,7 @@
 
 Whoever calls one has a plain path in torch that gives the same numbers, for every other device and
 for a GPU without Triton or without the C compiler it needs. Triton compiles a kernel when it is
-first used on a machine, which takes a second or two; later processes find it on disk.
+first used on a machine; ``building`` says when that is worth it. Later processes find it on disk.
 """
 
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from protopinv.kernels.bfloat16 import fast_bfloat16
+from protopinv.kernels.building import are_wanted
 from protopinv.kernels.compiler import can_build
 
 _switch = {"on": True}
@@ -25,7 +26,9 @@ def switched_on() -> bool:
 
 def usable(tensor: Tensor) -> bool:
     """Whether kernels can and should work on this tensor."""
-    return switched_on() and tensor.is_cuda and _device_can(tensor.device)
+    if not (switched_on() and tensor.is_cuda):
+        return False
+    return are_wanted(tensor.device) and _device_can(tensor.device)
 
 
 @contextmanager

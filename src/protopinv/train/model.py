@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 from protopinv.bank import Bank
 from protopinv.errors import ConfigError, TrainingError
 from protopinv.features import FeatureMap, Front
+from protopinv.kernels.building import consider, note_built
 from protopinv.network import Network, mean_network, solve_weights
 from protopinv.objective import Objective
 from protopinv.train.bank_step import BankStep, architecture_of
@@ -124,6 +127,7 @@ class Training:
                 prepared, n_full = in_folds, max(1, config.n_members - FOLDS)
                 n_members = n_full + FOLDS
         rows = prepared.rows
+        consider(self.device, _work(prepared, config, self.objective) * n_members)
         begun = partial(self._begun, prepared, n_full=n_full, n_members=n_members)
         several = candidates if rows.held is not None else [config]
         with nullcontext() if self.checkpoints is None else self.checkpoints.signals():
@@ -132,6 +136,7 @@ class Training:
             )
             run.advance(observer=observer)
         self.ranks.require_same(run.step.trained)
+        note_built(self.device)
         spent = 0.0 if self.checkpoints is None else self.checkpoints.spent
         histories = run.finish(seconds=lambda: self.seconds() + spent)
         step, config = run.step, run.step.config
@@ -171,6 +176,12 @@ class Training:
                 step.trained, n_full, config.max_epochs, rows.n_batches(config.batch_size)
             )
         return Run(step, rows, validation=prepared.validation, choice=choice)
+
+
+def _work(prepared: Prepared, config: TrainConfig, objective: Objective) -> float:
+    """Multiplications of one bank in all its epochs: rows forward, errors back, and gradients."""
+    sizes = (prepared.sample.X.shape[-1], *config.widths, objective.n_outputs)
+    return 3.0 * prepared.rows.n_total * config.max_epochs * sum(map(prod, pairwise(sizes)))
 
 
 def _constant_loss(objective: Objective, prepared: Prepared) -> float:
