@@ -44,6 +44,8 @@ HEADER: dict[str, Any] = {
 }
 # What is kept of every epoch, as tensors: text would be longer, and a header has its limit.
 EPOCHS = ("loss", "lr", "ridge", "validation_score", "validation_loss")
+# The same for each bank and each fold, where there are several.
+APART = ("member_loss", "fold_loss")
 FRONTS: dict[str, type[Front]] = {"stem": Stem, "squash": Squash, "clip": Clip}
 # Outputs of examples may differ by this share of the largest of them; stems work in float32.
 DRIFT = 1e-6
@@ -55,7 +57,8 @@ DAMAGE = (KeyError, TypeError, IndexError, ValueError, RuntimeError, ArithmeticE
 
 def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
     """Write the file whole or not at all."""
-    history = {name: value for name, value in model.history.items() if name not in EPOCHS}
+    listed = (*EPOCHS, *(name for name in APART if model.history.get(name)))
+    history = {name: v for name, v in model.history.items() if name not in (*EPOCHS, *APART)}
     header = {
         "format": f"{MAJOR}.{MINOR}",
         "needs": [] if model.table is None else ["table"],
@@ -82,7 +85,7 @@ def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
         "table": {} if model.table is None else _tensors_of_arrays(tables.arrays(model.table)),
         "examples": {"rows": model.examples, "outputs": outputs},
         "history": {
-            name: torch.tensor(model.history[name], dtype=torch.float64) for name in EPOCHS
+            name: torch.tensor(model.history[name], dtype=torch.float64) for name in listed
         },
     }
     tensors = {

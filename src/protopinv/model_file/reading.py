@@ -31,7 +31,7 @@ NAMES = re.compile(
     r"|stem\.(image_shape|pool|\d{1,2}\.(filters|floor))"
     r"|table\.\d{1,5}\.(levels|averages|vectors)|table\.values"
     r"|examples\.(rows|outputs)"
-    r"|history\.(loss|lr|ridge|validation_score|validation_loss)"
+    r"|history\.(loss|lr|ridge|validation_score|validation_loss|member_loss|fold_loss)"
 )
 BYTES = {
     "F64": 8,

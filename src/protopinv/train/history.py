@@ -11,21 +11,28 @@ from torch import Tensor
 
 from protopinv.errors import GuardWarning, InterruptedWarning
 
-# One number an epoch each.
+# One number an epoch each, and one for each bank or fold.
 COLUMNS = ("loss", "lr", "validation_score", "validation_loss")
+APART = ("member_loss", "fold_loss")
 
 Ending = Literal["finished", "stopped early", "interrupted"]
 
 
 @dataclass(frozen=True)
 class History:
-    """Plain numbers, one a finished epoch; ``events`` says what the guard did."""
+    """Plain numbers, one a finished epoch; ``events`` says what the guard did.
+
+    ``member_loss`` has the training loss of each bank whose mean is predicted, and ``fold_loss``
+    that of each fold on the rows it left out; both are empty for one bank alone.
+    """
 
     loss: list[float] = field(default_factory=list)
     lr: list[float] = field(default_factory=list)
     ridge: list[list[float]] = field(default_factory=list)
     validation_score: list[float] = field(default_factory=list)
     validation_loss: list[float] = field(default_factory=list)
+    member_loss: list[list[float]] = field(default_factory=list)
+    fold_loss: list[list[float]] = field(default_factory=list)
     seconds: float = 0.0
     ending: Ending = "finished"
     best_epoch: int | None = None
@@ -84,6 +91,10 @@ class History:
         events = values["events"]
         if not isinstance(events, list) or not all(isinstance(each, str) for each in events):
             raise ValueError("a history whose events are not texts")
+        for name in APART:
+            rows = values.get(name, [])
+            if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+                raise ValueError(f"a history whose {name} has no list an epoch")
         losses = {
             name: [math.nan if number is None else float(number) for number in values[name]]
             for name in COLUMNS
@@ -104,6 +115,7 @@ def mean_history(histories: Sequence[History]) -> History:
         first,
         **columns,
         ridge=np.mean([history.ridge for history in histories], axis=0).tolist(),
+        member_loss=np.transpose([history.loss for history in histories]).tolist(),
         skipped_steps=sum(history.skipped_steps for history in histories),
         steps=sum(history.steps for history in histories),
         rate_cuts=sum(history.rate_cuts for history in histories),

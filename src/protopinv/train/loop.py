@@ -238,7 +238,9 @@ class Run:
     ) -> tuple[History, ...]:
         """All that was recorded, as plain numbers, one history a member."""
         columns = {**self.recorder.columns(), "lr": self._rates}
+        fold_loss: list[list[float]] = []
         if self.folds:
+            fold_loss = self.folds.apart(columns.get("validation_loss", []))
             for name in ("validation_score", "validation_loss"):
                 columns[name] = self.folds.means(columns.get(name, []))
         n = min(len(columns.get("loss", [])), len(self._rates))
@@ -250,6 +252,7 @@ class Run:
         return tuple(
             History(
                 **of[member],
+                fold_loss=fold_loss[:n],
                 seconds=seconds,
                 ending=ending,
                 events=self.guard.events,
@@ -379,13 +382,19 @@ class _Folds:
         self.choice.finish()
         return seen
 
+    def apart(self, rows: Sequence[Sequence[float]]) -> list[list[float]]:
+        """What each member that holds rows out says, by epoch."""
+        return [
+            [number for number, holds in zip(row, self._holds, strict=True) if holds]
+            for row in rows
+        ]
+
     def means(self, rows: Sequence[Sequence[float]]) -> list[list[float]]:
-        """What the members that hold rows out say on average, for every member, by epoch."""
-        found = []
-        for row in rows:
-            said = [number for number, holds in zip(row, self._holds, strict=True) if holds]
-            found.append([sum(said) / len(said)] * len(row))
-        return found
+        """What they say on average, for every member, by epoch."""
+        return [
+            [sum(said) / len(said)] * len(row)
+            for row, said in zip(rows, self.apart(rows), strict=True)
+        ]
 
     def _look(self, step: Step[Any], evaluate: Evaluate) -> tuple[Tensor, Tensor]:
         """Judge the state as it stands."""
