@@ -50,6 +50,17 @@ def test_chunked_moments_equal_whole_moments(rows: tuple[Tensor, Tensor]) -> Non
 
 
 @pytest.mark.parametrize("projection", PROJECTIONS)
+def test_unprojected_features_project_to_themselves(
+    rows: tuple[Tensor, Tensor], projection: str
+) -> None:
+    features = fitted(rows, "feature", projection, 2)
+    Z = features.project(rows[0])
+    torch.testing.assert_close(features.project(features.unproject(Z)), Z)
+    if features.basis is None:
+        torch.testing.assert_close(features.unproject(Z), rows[0])
+
+
+@pytest.mark.parametrize("projection", PROJECTIONS)
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_back_projection_is_exact(
     rows: tuple[Tensor, Tensor], generator: torch.Generator, scaling: str, projection: str

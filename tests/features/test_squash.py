@@ -51,6 +51,15 @@ def test_order_is_kept_and_the_tail_is_brought_in():
     assert tail(X) > 10 > tail(Z)
 
 
+@pytest.mark.parametrize("fit", [fit_squash, fit_clip])
+def test_what_was_bent_can_be_taken_back(fit) -> None:
+    X = columns()
+    front = fit(X)
+    torch.testing.assert_close(front.restored(front.features(X)), X.double(), rtol=1e-6, atol=1e-6)
+    far = torch.full((1, X.shape[1]), 1e4)
+    assert front.restored(far).isfinite().all()
+
+
 def test_rounding_is_no_tail():
     """A column of equal numbers, one of them rounded otherwise, stays what it is."""
     column = torch.full((300, 1), 0.3, dtype=torch.float64)

@@ -56,14 +56,17 @@ def test_a_row_is_its_image_row_by_row_with_channels_last(generator: Generator) 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_brighter_images_and_more_contrast_look_the_same(kind: str, generator: Generator) -> None:
-    """Filters are fitted to contrast; a factor on all images is taken out by the floor."""
+    """Filters are fitted to contrast; a factor on all images is taken out by the floor.
+
+    A power of two, which rounds nothing: k-means may go another way after a single bit.
+    """
     X = images(generator)
     same = {"kind": kind, "n_filters": (5,), "patch": 4, "pool": 2}
     dim, bright = (
         fit_stem(X * factor, (12, 12, 2), generator=Generator().manual_seed(3), **same)
-        for factor in (1.0, 200.0)
+        for factor in (1.0, 256.0)
     )
-    torch.testing.assert_close(bright(X * 200.0), dim(X), rtol=1e-2, atol=1e-3)
+    torch.testing.assert_close(bright(X * 256.0), dim(X), rtol=1e-2, atol=1e-3)
 
 
 def test_pca_filters_respond_with_equal_strength_and_independently(generator: Generator) -> None:

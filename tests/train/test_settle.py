@@ -107,7 +107,7 @@ def test_candidates_differ_only_in_what_was_left_open():
     given = {"activation": "tanh", "n_prototypes": 30, "lr": 0.2}
     for config in candidates({**OFFERED, **given}, SMALL):
         assert {name: getattr(config, name) for name in given} == given
-    whole = {**given, "hidden_sizes": (8,), "ridge": 1.0}
+    whole = {**given, "hidden_sizes": (8,), "ridge": 1.0, "label_smoothing": 0.1}
     assert len(candidates({**OFFERED, **whole}, SMALL)) == 1
 
 

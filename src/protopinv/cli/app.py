@@ -15,6 +15,7 @@ from protopinv.cli.export import export
 from protopinv.cli.inspect import inspect
 from protopinv.cli.output import exit_code, one_line
 from protopinv.cli.predict import predict
+from protopinv.cli.report import report
 from protopinv.cli.train import train
 from protopinv.cli.tune import tune
 from protopinv.errors import ProtoPINVError
@@ -26,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (demo, train, tune, predict, evaluate, inspect, export, diagnose):
+for command in (demo, train, tune, predict, evaluate, inspect, report, export, diagnose):
     app.command()(command)
 app.add_typer(bench, name="bench")
 

@@ -153,6 +153,11 @@ def _used(first: Affine, model: SavedModel, scale: Rows) -> NDArray[np.int64]:
     return used if 0 < len(used) < MANY * len(size) else np.arange(len(size))
 
 
+def front_steps(model: SavedModel) -> tuple[Step, ...]:
+    """What stands before the network and its scaling, for all features."""
+    return tuple(_front(model, np.arange(model.n_inputs)))
+
+
 def _front(model: SavedModel, used: NDArray[np.int64]) -> Iterator[Step]:
     front = model.front
     if isinstance(front, Stem):

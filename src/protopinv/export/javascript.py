@@ -23,6 +23,12 @@ from protopinv.export.text import comment, js_floats, js_value
 FIRST = """\
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const floats = (text) => new Float32Array(bytes(text).buffer);
+const shorter = (text) => {
+  const given = bytes(text);
+  const whole = new Uint8Array((given.length / 3) * 4);
+  given.forEach((byte, i) => (whole[i + Math.floor(i / 3) + 1] = byte));
+  return new Float32Array(whole.buffer);
+};
 const doubles = (text) => new Float64Array(bytes(text).buffer);
 
 // The error function to double precision (W. J. Cody's rational approximations would be longer):
@@ -212,8 +218,10 @@ export function predict(rows) {
 EXACT = 2**53 - 1
 
 
-def write_javascript(description: Description, about: Sequence[str]) -> str:
-    """The module as text."""
+def write_javascript(
+    description: Description, about: Sequence[str], *, shorter: bool = False
+) -> str:
+    """The module as text; ``shorter`` leaves a byte of every weight out, as ``js_floats`` does."""
     answer, encode = description.answer, description.encode
     model: dict[str, Any] = {"inputs": description.n_inputs}
     info: dict[str, Any] = {
@@ -234,7 +242,7 @@ def write_javascript(description: Description, about: Sequence[str]) -> str:
             model |= {"low": answer.low.tolist(), "high": answer.high.tolist()}
     else:
         code = LABELS
-    steps = ",\n".join(f"    {_step(step)}" for step in description.steps)
+    steps = ",\n".join(f"    {step_text(step, shorter=shorter)}" for step in description.steps)
     said = "\n".join(f"// {comment(line)}" for line in about)
     return f"""\
 {said}
@@ -255,8 +263,8 @@ const model = {{
 {OUTPUTS}{code}"""
 
 
-def _step(step: Step) -> str:
-    """The description of a step as JavaScript."""
+def step_text(step: Step, *, shorter: bool = False) -> str:
+    """The description of a step, as the functions in the module take it."""
     if isinstance(step, Encode):
         return table_step(step)
     if isinstance(step, Pick):
@@ -273,9 +281,8 @@ def _step(step: Step) -> str:
         )
     if isinstance(step, Affine):
         shape = js_value(list(step.weights.shape))
-        return _object(
-            "affine", shape=shape, weights=js_floats(step.weights), bias=js_floats(step.bias)
-        )
+        weights = js_floats(step.weights, shorter=shorter)
+        return _object("affine", shape=shape, weights=weights, bias=js_floats(step.bias))
     if isinstance(step, Activate):
         return _object("activate", name=js_value(step.name))
     if isinstance(step, Convolve):

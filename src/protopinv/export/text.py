@@ -23,10 +23,18 @@ def js_value(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def js_floats(numbers: NDArray[Any], *, wide: bool = False) -> str:
-    """Numbers in base64, as a module reads them: little-endian, like every machine that matters."""
-    raw = np.ascontiguousarray(numbers, dtype="<f8" if wide else "<f4").tobytes()
-    return f'{"doubles" if wide else "floats"}("{base64.b64encode(raw).decode()}")'
+def js_floats(numbers: NDArray[Any], *, wide: bool = False, shorter: bool = False) -> str:
+    """Numbers in base64, as a module reads them: little-endian, like every machine that matters.
+
+    ``wide`` for float64; ``shorter`` for float32 without its last byte, five digits, rounded.
+    """
+    raw = np.ascontiguousarray(numbers, dtype="<f8" if wide else "<f4")
+    packed = raw.tobytes()
+    if shorter:
+        rounded = raw.view("<u4") + np.uint32(0x80)  # of finite weights, none near the largest
+        packed = rounded.reshape(-1, 1).view(np.uint8)[:, 1:].tobytes()
+    reader = "doubles" if wide else "shorter" if shorter else "floats"
+    return f'{reader}("{base64.b64encode(packed).decode()}")'
 
 
 def comment(text: str) -> str:

@@ -21,6 +21,8 @@ HEAVY_TAIL = 10.0
 MIDDLE_HALF = 1.35
 # What is clipped stays within so many widths of the centre.
 LIMIT = 3.0
+# Beyond this sinh would not fit in a float64 with some room to calculate.
+FAR = 300.0
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,10 @@ class Bent(ABC):
     @abstractmethod
     def curve(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """Rising, and the identity near zero."""
+
+    @abstractmethod
+    def uncurved(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """What the curve made Z of."""
 
     @property
     def n_inputs(self) -> int:
@@ -54,6 +60,11 @@ class Bent(ABC):
         """Rows of any number type, bent, in float64."""
         X = X.double()
         return torch.where(self.chosen, self.curve((X - self.centre) / self.width), X)
+
+    def restored(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """The rows that ``features`` makes Z of."""
+        Z = Z.double()
+        return torch.where(self.chosen, self.centre + self.width * self.uncurved(Z), Z)
 
     def to(self, device: torch.device | str) -> "Bent":
         """The same elsewhere."""
@@ -83,6 +94,10 @@ class Squash(Bent):
         """Of asinh."""
         return torch.asinh(Z)
 
+    def uncurved(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """Of sinh; finite, for prototypes may lie anywhere."""
+        return torch.sinh(Z.clamp(-FAR, FAR))
+
 
 class Clip(Bent):
     """z / sqrt(1 + (z / 3)^2): never beyond 3."""
@@ -92,6 +107,11 @@ class Clip(Bent):
         # the same beyond a million, where a square or a quotient might overflow
         Z = Z.clamp(-1e6, 1e6)
         return Z / (1 + (Z / LIMIT).square()).sqrt()
+
+    def uncurved(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """z / sqrt(1 - (z / 3)^2) within the limit, and far away beyond it."""
+        inside = 1 - (Z / LIMIT).square()
+        return torch.where(inside > 1e-12, Z / inside.clamp_min(1e-12).sqrt(), Z.sign() * 1e6)
 
 
 def fit_squash(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = None) -> Squash | None:

@@ -50,7 +50,8 @@ class Stage:
         """
         responses = functional.conv2d(X, self.filters).mul_(self._contrast(X))
         mean = pool(responses)
-        positive = pool(responses.relu_())
+        # in place where nobody asks for a gradient: these maps are the largest numbers there are
+        positive = pool(responses.relu() if responses.requires_grad else responses.relu_())
         return torch.cat([positive, positive - mean], dim=1)
 
     def _contrast(self, X: Images) -> Float[Tensor, "n 1 rows columns"]:
