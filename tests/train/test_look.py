@@ -137,26 +137,26 @@ def test_sharpness_is_where_held_out_rows_are_likeliest() -> None:
     outputs = torch.from_numpy(rng.standard_normal((1, 3, 500)))
     outputs += torch.nn.functional.one_hot(truth, 3).T
     objective, weight = Classes(np.arange(3)), torch.ones(500, dtype=torch.float64)
-    best = objective.sharpness(outputs, truth, weight)
+    best, _ = objective.sharpness(outputs, truth, weight)
 
     def loss(factor: float) -> float:
         return float(objective.judge(outputs * factor, truth).plain.mean())
 
     assert loss(best) <= min(loss(best * 0.99), loss(best * 1.01))
-    assert objective.sharpness(outputs * 2, truth, weight) == pytest.approx(best / 2, rel=1e-3)
+    assert objective.sharpness(outputs * 2, truth, weight)[0] == pytest.approx(best / 2, rel=1e-3)
 
 
 def test_sharpness_has_bounds_and_numbers_have_none() -> None:
     truth = torch.tensor([0, 1] * 20)
     outputs = torch.nn.functional.one_hot(truth, 2).T[None].double()
     weight = torch.ones(40, dtype=torch.float64)
-    assert Classes(np.arange(2)).sharpness(outputs, truth, weight) == pytest.approx(4, rel=1e-3)
-    assert Classes(np.arange(2)).sharpness(outputs, truth, 0 * weight) == 1
-    assert Classes(np.arange(2)).sharpness(outputs * torch.nan, truth, weight) == 1
+    assert Classes(np.arange(2)).sharpness(outputs, truth, weight)[0] == pytest.approx(4, rel=1e-3)
+    assert Classes(np.arange(2)).sharpness(outputs, truth, 0 * weight)[0] == 1
+    assert Classes(np.arange(2)).sharpness(outputs * torch.nan, truth, weight)[0] == 1
     labels = torch.nn.functional.one_hot(truth, 2).float()
-    assert Labels(2).sharpness(-outputs, labels, weight) == pytest.approx(1 / 4, rel=1e-3)
+    assert Labels(2).sharpness(-outputs, labels, weight)[0] == pytest.approx(1 / 4, rel=1e-3)
     numbers = Numbers.of(np.arange(40.0), None, "squared")
-    assert numbers.sharpness(outputs[:, :1], truth[:, None], weight) == 1
+    assert numbers.sharpness(outputs[:, :1], truth[:, None], weight)[0] == 1
 
 
 @pytest.mark.filterwarnings("error")

@@ -94,7 +94,7 @@ def classes_of(labels: NDArray[Any]) -> Classes:
     if len(labels) < 2:
         raise DataError(
             "A classifier needs at least two classes. y holds only one class: "
-            f"{labels[0]!r}. Check the target, or use a constant."
+            f"{labels[:1].tolist()[0]!r}. Check the target, or use a constant."
         )
     return Classes(labels)
 

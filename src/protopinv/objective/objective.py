@@ -125,10 +125,13 @@ class Objective(ABC):
         outputs: Outputs,
         targets: Shaped[Tensor, "n *target"],
         weight: Float[Tensor, " n"],
-    ) -> float:
-        """The factor of outputs under which rows that were held out are likeliest."""
+    ) -> tuple[float, float]:
+        """The factor of outputs under which rows that were held out are likeliest, and their loss.
+
+        1, and infinity, where that cannot be said.
+        """
         if not self.are_odds or float(weight.sum()) <= 0:
-            return 1.0
+            return 1.0, math.inf
         share = (weight / weight.sum()).to(outputs.dtype)
 
         def loss(power: float) -> float:
@@ -136,8 +139,9 @@ class Objective(ABC):
             return float((judged.plain * share).sum())
 
         if not math.isfinite(loss(0.0)):  # who cannot answer cannot say how sure to be
-            return 1.0
-        return float(SHARPEST ** minimize_scalar(loss, bounds=(-1, 1), method="bounded").x)
+            return 1.0, math.inf
+        found = minimize_scalar(loss, bounds=(-1, 1), method="bounded")
+        return float(SHARPEST**found.x), float(found.fun)
 
     def fold(self, W: Float[Tensor, "_ k"]) -> Float[Tensor, "_ k"]:
         """The last layer with outputs in the units that users know."""

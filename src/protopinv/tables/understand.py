@@ -25,6 +25,8 @@ from protopinv.tables.values import (
 KINDS = ("number", "category", "date", "drop")
 # Text is numbers or dates if nearly all of it can be read as such; the rest are gaps.
 NEARLY_ALL = 0.95
+# Where it would be of no use as text, this share of numbers is enough.
+MOSTLY = 0.5
 # So many values get a column each, and so many are told apart at all.
 FEW_VALUES, MOST_VALUES = 30, 10_000
 # So many texts are counted while rows are read.
@@ -152,20 +154,29 @@ _REFUSED = (
 def _text(seen: Seen, wanted: str | None) -> tuple[Column | LeftOut, str | None]:
     known = seen.counts
     numbers = {text: number_of(text) for text in known}
-    if _share(known, numbers) >= (NEARLY_ALL if wanted is None else 1e-9) and wanted != "date":
-        found, bad = _readable(known, numbers)
-        said = _said(seen.name, "numbers", bad)
-        return _number(seen, found, np.unique(found), gaps=bool(bad)), said
+    share = _share(known, numbers)
+    if share >= (NEARLY_ALL if wanted is None else 1e-9) and wanted != "date":
+        return _read_numbers(seen, numbers)
     for form in DATE_FORMATS if wanted in (None, "date") else ():
         days = _days(known, form)
         if days is not None and _share(known, days) >= NEARLY_ALL:
-            found, bad = _readable(known, days)
-            return _date(seen, found, form, gaps=bool(bad)), _said(seen.name, "dates", bad)
+            read, bad = _readable(known, days)
+            return _date(seen, read, form, gaps=bool(bad)), _said(seen.name, "dates", bad)
     if wanted is not None:
         example = next(iter(known))
         kind = "a number" if wanted == "number" else "a date"
         raise ConfigError(_REFUSED.format(seen.name, kind, f"text such as {example!r:.40}"))
-    return _category(seen, asked=False)
+    found, said = _category(seen, asked=False)
+    if isinstance(found, LeftOut) and share >= MOSTLY:  # better some numbers than nothing
+        return _read_numbers(seen, numbers)
+    return found, said
+
+
+def _read_numbers(seen: Seen, numbers: Mapping[str, float]) -> tuple[Column | LeftOut, str | None]:
+    """A column of numbers; what is none of them is a gap, and said aloud."""
+    found, bad = _readable(seen.counts, numbers)
+    said = _said(seen.name, "numbers", bad)
+    return _number(seen, found, np.unique(found), gaps=bool(bad)), said
 
 
 def _days(known: Counter[str], form: str) -> dict[str, float] | None:

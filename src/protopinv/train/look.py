@@ -36,6 +36,7 @@ def look_epochs(max_epochs: int, steps_an_epoch: int) -> int:
 def best_of(
     candidates: Sequence[TrainConfig],
     begun: Callable[[TrainConfig], Run],
+    loss_of: Callable[[Run], float],
     observer: Observer | None,
     *,
     workers: int = 1,
@@ -43,13 +44,14 @@ def best_of(
 ) -> tuple[Run, tuple[Tried, ...]]:
     """The training to go on with: that of the only candidate, or of the one that looks best.
 
-    A candidate that cannot be trained is passed over, unless none can. With ``checkpoints`` looks
-    are taken one after another, and go on where they were.
+    ``loss_of`` says how good one is after its look, the lowest being best. A candidate that cannot
+    be trained is passed over, unless none can. With ``checkpoints`` looks are taken one after
+    another, and go on where they were.
     """
     if len(candidates) == 1:
         run = begun(candidates[0])
         return run if checkpoints is None else checkpoints.watch(0, run), ()
-    looks = _Looks(candidates, begun, observer, checkpoints)
+    looks = _Looks(candidates, begun, loss_of, observer, checkpoints)
     workers = workers if checkpoints is None else 1
     if workers == 1:
         for number in range(len(candidates)):
@@ -66,6 +68,7 @@ class _Looks:
         self,
         candidates: Sequence[TrainConfig],
         begun: Callable[[TrainConfig], Run],
+        loss_of: Callable[[Run], float],
         observer: Observer | None,
         checkpoints: Checkpoints | None = None,
     ) -> None:
@@ -73,6 +76,7 @@ class _Looks:
         self._losses: dict[int, float] = {}
         self._candidates = candidates
         self._begun = begun
+        self._loss_of = loss_of
         self._observer = observer
         self._lock = Lock()
         self._runs: dict[int, Run] = {}
@@ -93,7 +97,7 @@ class _Looks:
             self._errors.append(error)
             return
         self._runs[number] = run
-        self._losses[number] = _lowest(run)
+        self._losses[number] = self._loss_of(run)
         self._is_over = self._is_over or run.told_to_stop
         if run.was_interrupted:
             self._is_over = self._was_interrupted = True
@@ -136,7 +140,3 @@ class _Looks:
             return self._is_over
 
         return observe
-
-
-def _lowest(run: Run) -> float:
-    return math.inf if run.folds is None else run.folds.choice.lowest_on_host()

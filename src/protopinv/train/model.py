@@ -1,5 +1,6 @@
 """From rows to a model: prepare, train, fold."""
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -132,7 +133,12 @@ class Training:
         several = candidates if rows.held is not None else [config]
         with nullcontext() if self.checkpoints is None else self.checkpoints.signals():
             run, tried = best_of(
-                several, begun, observer, workers=workers, checkpoints=self.checkpoints
+                several,
+                begun,
+                partial(_look_loss, prepared),
+                observer,
+                workers=workers,
+                checkpoints=self.checkpoints,
             )
             run.advance(observer=observer)
         self.ranks.require_same(run.step.trained)
@@ -143,7 +149,7 @@ class Training:
         alive = [n for n, history in enumerate(histories) if history.skipped_steps < history.steps]
         kept = (alive or [0])[: config.n_members]
         loss = _constant_loss(step.objective, prepared)
-        sharpness = _sharpness(step, prepared.judged, prepared.validation)
+        sharpness, _ = _sharpness(step, prepared.judged, prepared.validation)
         bank = step.state.to("cpu").members(kept)
         model = _folded(
             bank, prepared, self.objective, config, [histories[n] for n in kept], loss, sharpness
@@ -191,12 +197,23 @@ def _constant_loss(objective: Objective, prepared: Prepared) -> float:
     return objective.constant_loss(counted.y, None if counted.weight is None else counted.weight[0])
 
 
-def _sharpness(step: Step[Any], judged: Rows | None, validation: AnyRows | None) -> float:
-    """How much surer, or less sure, answers should be, by rows that were held out."""
+def _look_loss(prepared: Prepared, run: Run) -> float:
+    """The lowest loss of the folds in a look, at any epoch, or with answers as sure as is best.
+
+    Smoothed labels make for shy answers, which do not say that a candidate is worse.
+    """
+    lowest = math.inf if run.folds is None else run.folds.choice.lowest_on_host()
+    return min(lowest, _sharpness(run.step, prepared.judged, prepared.validation)[1])
+
+
+def _sharpness(
+    step: Step[Any], judged: Rows | None, validation: AnyRows | None
+) -> tuple[float, float]:
+    """How much surer, or less sure, answers should be, by rows that were held out; their loss."""
     # rows that are only watched change nothing
     watched = validation is not None and step.config.early_stopping is not True
     if judged is None or watched or not step.objective.are_odds:
-        return 1.0
+        return 1.0, math.inf
     answers = []
     for part, outputs in step.outputs(judged):
         if part.held is None:
