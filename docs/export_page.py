@@ -53,7 +53,7 @@ along; `--no-examples` leaves them out.
 
 **JavaScript** is a module without dependencies for browsers and node: `predict(rows)`,
 `predictProba(rows)`, `outputs(rows)` and `info`. Rows of a frame are objects with the names of the
-columns: numbers, texts, Booleans, null for a gap, dates in ISO 8601; `columns` says what each is.
+columns: numbers, texts, Booleans, null for gaps, dates as in training; `columns` says what each is.
 
 **scikit-learn** gets an `MLPClassifier` or `MLPRegressor` with our weights, if the activation is
 one of theirs and nothing stands before the layers. Bounds of a regressor are not part of it.

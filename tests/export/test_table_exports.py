@@ -14,14 +14,17 @@ import pandas as pd
 import pytest
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
+from protopinv.errors import UnreadableWarning
 from protopinv.estimators.saving import saved_model
 from protopinv.export import describe
 from protopinv.tables import frame_columns
-from protopinv.tables.values import values_of
+from protopinv.tables.values import DATE_FORMATS, ISO, values_of
 
 N = 1_500
 GCC, CLANG, NODE = map(shutil.which, ("gcc", "clang", "node"))
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+# Two forms that both read most dates: whoever comes first is taken, and that is another test.
+AMBIGUOUS = tuple(form for form in DATE_FORMATS if form.startswith("%d/%m/%Y"))
 HOSTILE = '</script>*/ "q\n?'
 
 
@@ -166,3 +169,25 @@ def test_an_export_says_what_it_moves(classifier: ProtoPINVClassifier, tmp_path:
     exported = classifier.export(tmp_path / "m.c", X=X, y=classifier.predict(X))
     assert exported.change["same_labels"] == 1
     assert exported.change["accuracy_before"] == 1
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_javascript_reads_dates_in_every_form_that_python_does(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    moments = pd.Timestamp("2019-01-31") + pd.to_timedelta(random.integers(0, 10**6, 300), "m")
+    forms = [form for form in DATE_FORMATS if form not in (ISO, *AMBIGUOUS)]
+    X = pd.DataFrame({form: [m.strftime(form) for m in moments] for form in forms})
+    model = ProtoPINVRegressor(effort="quick", max_epochs=3, random_state=0)
+    model.fit(X, moments.day_of_year.to_numpy(dtype=float))
+    assert [column.form for column in model.table_.columns] == forms
+    X.iloc[0] = "31 of never"  # no date in any form
+    model.export(tmp_path / "m.mjs")
+    (tmp_path / "rows.json").write_text(X.to_json(orient="records"))
+    (tmp_path / "t.mjs").write_text(
+        "import * as m from './m.mjs';\nimport fs from 'fs';\n"
+        "console.log(JSON.stringify(m.predict(JSON.parse(fs.readFileSync('rows.json')))));\n"
+    )
+    done = subprocess.run([NODE, "t.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    with pytest.warns(UnreadableWarning):
+        expected = model.predict(X)
+    np.testing.assert_allclose(json.loads(done.stdout), expected, atol=1e-4)

@@ -1,21 +1,38 @@
 """Columns of a table in JavaScript: from values as people have them to numbers."""
 
+import re
 from typing import Any
 
 from protopinv.export.encode import Encode
 from protopinv.export.text import js_floats, js_value
-from protopinv.tables import Category, Column
+from protopinv.tables import Category, Column, Date
 from protopinv.tables.parts import Curve, Filled, Flag, Look, Part, Wave, Week
-from protopinv.tables.values import GAPS
+from protopinv.tables.values import GAPS, ISO
+
+# What strptime's directives are, as JavaScript reads them.
+FORMS = {
+    "%Y": r"(?<Y>\d{4})",
+    "%m": r"(?<m>\d\d?)",
+    "%b": r"(?<b>[a-z]{3})",
+    "%d": r"(?<d>\d\d?)",
+    "%H": r"(?<H>\d\d?)",
+    "%I": r"(?<I>\d\d?)",
+    "%M": r"(?<M>\d\d?)",
+    "%S": r"(?<S>\d\d?)",
+    "%p": r"(?<p>[ap]m)",
+}
+ISO_FORM = (
+    r"(?<Y>\d{4})-(?<m>\d\d)-(?<d>\d\d)"
+    r"(?:[T ](?<H>\d\d)(?::(?<M>\d\d)(?::(?<S>\d\d(?:\.\d+)?))?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+)
 
 CODE = r"""
 const gaps = new Set(GAPS);
 const number = /^[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i;
-const moment =
-  /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d(?:\.\d+)?))?)?(?:Z|[+-]\d\d:?\d\d)?)?$/;
+const months = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
 // A value of a column as a number: NaN for a gap, -1 for a category that is not known.
-function code(value, { kind, places, origin }) {
+function code(value, { kind, places, origin, form }) {
   if (value === null || value === undefined || Number.isNaN(value)) return NaN;
   if (value === Infinity || value === -Infinity) throw new RangeError("Numbers must be finite.");
   const text = String(value).trim();
@@ -27,13 +44,15 @@ function code(value, { kind, places, origin }) {
     return number.test(text) ? Number(text) : NaN;
   }
   if (value instanceof Date) return value.getTime() / 864e5 - origin;
-  const found = moment.exec(text);
+  const found = new RegExp(`^${form}$`, "i").exec(text);
   if (!found) return NaN;
-  const [year, month, day, hour = 0, minute = 0, second = 0] = found.slice(1).map((v) => v && +v);
-  const start = new Date(Date.UTC(year, month - 1, day));
-  if (start.getUTCFullYear() !== year || start.getUTCDate() !== day) return NaN;
-  const days = start.getTime() / 864e5 - origin;
-  return days + (hour + (minute + second / 60) / 60) / 24;
+  const { Y, m, b, d, H, I, p, M = 0, S = 0 } = found.groups;
+  const month = b ? months.indexOf(b.toLowerCase()) : m - 1;
+  const start = new Date(Date.UTC(Y, month, d));
+  if (start.getUTCFullYear() !== +Y || start.getUTCMonth() !== month || month < 0) return NaN;
+  const hour = I ? (I % 12) + (/p/i.test(p) ? 12 : 0) : H || 0;
+  if (hour > 23 || M > 59 || S >= 60 || I > 12) return NaN;
+  return start.getTime() / 864e5 - origin + (+hour + (+M + S / 60) / 60) / 24;
 }
 
 const filled = (x, middle) => (Number.isNaN(x) ? middle : x);
@@ -114,9 +133,17 @@ def js_column(column: Column, origin: float) -> str:
         told |= {"values": list(column.values), "typical": column.values[column.common]}
     else:
         told |= {"low": column.low, "high": column.high}
-    if column.kind == "date":
-        told["origin"] = origin
+    if isinstance(column, Date):
+        told |= {"origin": origin, "form": js_form(column.form)}
     return js_value(told)
+
+
+def js_form(form: str) -> str:
+    """A regular expression for dates of a form, a named group for each part."""
+    if form == ISO:
+        return ISO_FORM
+    parts = re.split(r"(%\w)", form)
+    return "".join(FORMS[part] if part in FORMS else re.escape(part) for part in parts)
 
 
 def table_step(encode: Encode) -> str:
