@@ -28,6 +28,7 @@ from protopinv.cli.tasks import Task, chosen_task, estimator_for, sizes_of, vali
 from protopinv.errors import ConfigError
 
 if TYPE_CHECKING:
+    from protopinv.callbacks import Callback
     from protopinv.data import Dataset
     from protopinv.shards import RowSource
     from protopinv.tables import Table
@@ -66,6 +67,13 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")
     ] = False,
+    log: Annotated[
+        Path | None,
+        typer.Option(help="A file that gets a line with every epoch: .jsonl, .ndjson or .csv."),
+    ] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="A folder for TensorBoard, of this training alone.")
+    ] = None,
     as_json: AsJson = False,
     **hyperparameters: Any,
 ) -> None:
@@ -87,7 +95,12 @@ def train(
     given = parse_hyperparameters(hyperparameters)
     check(given)
     resolve_device(device)
-    saving = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
+    watching: dict[str, Any] = {
+        "callbacks": _callbacks(log, tensorboard),
+        "checkpoint": checkpoint,
+        "checkpoint_every": checkpoint_every,
+        "resume": resume,
+    }
     source = _source(data, target, drop or (), weight)
     names = [part.strip() for each in categorical or () for part in each.split(",")]
     rows = None
@@ -117,9 +130,9 @@ def train(
     if rows is not None:
         if estimator.image_shape is None:
             estimator.set_params(image_shape=rows.image_shape)
-        estimator.fit(rows.X, rows.y, rows.weight, **saving)
+        estimator.fit(rows.X, rows.y, rows.weight, **watching)
     else:
-        estimator.fit(source, **saving)
+        estimator.fit(source, **watching)
     if not is_first():
         return
     for line in (*(() if rows is None else rows.said), *told(estimator.table_)):
@@ -150,6 +163,14 @@ def train(
     if history.ending == "interrupted" and checkpoint is not None:
         say(f"wrote {checkpoint}; the same command with --resume goes on from there")
     leave(interrupted=history.ending == "interrupted")
+
+
+def _callbacks(log: Path | None, tensorboard: Path | None) -> "list[Callback]":
+    """Those that options ask for."""
+    from protopinv.callbacks import HistoryFile, TensorBoard
+
+    found: list[Callback] = [] if log is None else [HistoryFile(log)]
+    return found if tensorboard is None else [*found, TensorBoard(tensorboard)]
 
 
 def told(table: "Table | None") -> list[str]:
