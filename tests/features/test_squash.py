@@ -145,3 +145,12 @@ def test_a_projection_may_follow():
         n_prototypes=20, scaling="squash", projection="pca", max_epochs=20
     ).fit(X, y)
     assert model.predict_proba(X).shape == (300, 2)
+
+
+@pytest.mark.parametrize("fit", [fit_squash, fit_clip])
+def test_what_was_bent_can_be_straightened(fit, generator: torch.Generator) -> None:
+    X = torch.randn(200, 3, generator=generator, dtype=torch.float64)
+    X[:, 1] = X[:, 1].mul(1.5).exp()  # heavy, and within what can be told apart after clipping
+    bent = fit(X)
+    assert bool(bent.chosen[1])
+    torch.testing.assert_close(bent.rows(bent.features(X)), X)

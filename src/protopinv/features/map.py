@@ -26,6 +26,11 @@ class FeatureMap:
         Z = (X - self.mean).mul_(self.scale)
         return Z if self.basis is None else Z @ self.basis
 
+    def unproject(self, Z: Float[Tensor, "n m"]) -> Float[Tensor, "n d"]:
+        """x = mean + (Z U^+) / scale: of all rows with project(x) = z the one nearest the mean."""
+        rows = Z if self.basis is None else Z @ torch.linalg.pinv(self.basis)
+        return self.mean + rows / self.scale
+
     def back_project(self, W: Float[Tensor, "m_plus_1 h"]) -> Float[Tensor, "d_plus_1 h"]:
         """V with [1, x] V = [1, project(x)] W exactly; the mean is absorbed by the bias row."""
         rows = W[1:] if self.basis is None else self.basis @ W[1:]

@@ -35,6 +35,10 @@ class Bent(ABC):
     def curve(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """Rising, and the identity near zero."""
 
+    @abstractmethod
+    def uncurve(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """The way back."""
+
     @property
     def n_inputs(self) -> int:
         """Features that go in."""
@@ -54,6 +58,10 @@ class Bent(ABC):
         """Rows of any number type, bent, in float64."""
         X = X.double()
         return torch.where(self.chosen, self.curve((X - self.centre) / self.width), X)
+
+    def rows(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """What was bent into Z."""
+        return torch.where(self.chosen, self.centre + self.width * self.uncurve(Z), Z)
 
     def to(self, device: torch.device | str) -> "Bent":
         """The same elsewhere."""
@@ -83,6 +91,10 @@ class Squash(Bent):
         """Of asinh."""
         return torch.asinh(Z)
 
+    def uncurve(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """Of sinh."""
+        return torch.sinh(Z)
+
 
 class Clip(Bent):
     """z / sqrt(1 + (z / 3)^2): never beyond 3."""
@@ -92,6 +104,11 @@ class Clip(Bent):
         # the same beyond a million, where a square or a quotient might overflow
         Z = Z.clamp(-1e6, 1e6)
         return Z / (1 + (Z / LIMIT).square()).sqrt()
+
+    def uncurve(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """z / sqrt(1 - (z / 3)^2), and about 67 for what no row can reach."""
+        Z = Z.clamp(-0.999 * LIMIT, 0.999 * LIMIT)
+        return Z / (1 - (Z / LIMIT).square()).sqrt()
 
 
 def fit_squash(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = None) -> Squash | None:
