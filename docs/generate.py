@@ -54,8 +54,11 @@ def _commands(group: Any, parent: typer.Context) -> list[str]:
 def _exit_codes() -> list[str]:
     from protopinv.cli.output import ExitCode
 
-    rows = [f"| {code.value} | {code.name.lower().replace('_', ' ')} |" for code in ExitCode]
-    return ["| code | meaning |", "|---|---|", *rows]
+    rows = [
+        f"| {code.value} | {code.name.lower().replace('_', ' ')} | {code.meaning} |"
+        for code in ExitCode
+    ]
+    return ["| code | name | meaning |", "|---|---|---|", *rows]
 
 
 def _pages() -> dict[Path, bytes]:

@@ -53,3 +53,8 @@ def test_shapes_in_signatures_are_checked_in_tests() -> None:
 
     with pytest.raises(TypeCheckError):
         with_bias(torch.ones(3))
+
+
+def test_what_is_optional_is_imported_where_it_is_used() -> None:
+    loaded = loaded_by("import protopinv.callbacks, protopinv.report")
+    assert loaded.isdisjoint({"tensorboard", "mlflow", "matplotlib"})

@@ -75,3 +75,7 @@ class SlowRowsWarning(UserWarning):
 
 class UnreadableWarning(UserWarning):
     """Text in a column of numbers or dates that is neither, and counts as a gap."""
+
+
+class CallbackWarning(UserWarning):
+    """A callback failed; training went on without it."""

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from commands import QUICK, answered, assert_refused, run
 
+from protopinv import load
 from protopinv.cli.output import ExitCode
 
 N = 200
@@ -102,3 +103,17 @@ def test_bad_tables_are_refused_in_one_line(
     code = ExitCode.USAGE if options[:1] in (["--separator"], ["--categorical"]) else ExitCode.DATA
     assert_refused(result, code, *words)
     assert sorted(here.iterdir()) == before
+
+
+def test_a_folder_of_files_may_have_another_separator_and_encoding(tmp_path: Path) -> None:
+    rows = [f"{'Köln' if n % 2 else 'Málaga'};{n};{'ja' if n % 2 else 'nein'}" for n in range(60)]
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for name, part in (("a", rows[:40]), ("b", rows[40:])):
+        text = "\n".join(["stadt;größe;antwort", *part, ""])
+        (folder / f"{name}.csv").write_bytes(text.encode("cp1252"))
+    path = tmp_path / "m.safetensors"
+    command = ["train", folder, "--target", "antwort", "-o", path, *QUICK]
+    answer = answered(*command, "--separator", ";", "--encoding", "cp1252")
+    assert (answer["rows"], answer["classes"]) == (60, 2)
+    assert load(path).feature_names_in_.tolist() == ["stadt", "größe"]

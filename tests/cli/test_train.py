@@ -6,9 +6,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from commands import QUICK, answered, run
+from commands import QUICK, answered, assert_refused, run
 
 from protopinv import load
+from protopinv.cli.output import ExitCode
 
 
 def test_demo_learns_the_digits_it_has_not_seen() -> None:
@@ -132,3 +133,19 @@ def test_mnist_is_learned_from_its_files(tmp_path: Path) -> None:
     assert score["n_rows"] == 10_000
     assert score["accuracy"] > 0.92
     assert abs(score["accuracy"] - answer["validation_accuracy"]) < 0.03
+
+
+def test_a_training_is_logged_while_it_runs(folder: Path, tmp_path: Path) -> None:
+    command = ["train", folder / "bugs.csv", "--target", "kind", *QUICK]
+    logged = ["--log", tmp_path / "history.csv", "--tensorboard", tmp_path / "board"]
+    answer = answered(*command, *logged, "-o", tmp_path / "m.safetensors")
+    rows = pl.read_csv(tmp_path / "history.csv")
+    assert rows["epoch"].to_list() == list(range(1, answer["epochs"] + 1))
+    assert rows["loss"][-1] == pytest.approx(answer["loss"])
+    assert list((tmp_path / "board").glob("events.out.tfevents.*"))
+
+
+def test_a_log_that_cannot_be_written_is_refused_before_the_work(folder: Path) -> None:
+    command = ["train", folder / "bugs.csv", "--target", "kind", *QUICK, "--log"]
+    assert_refused(run(*command, folder / "history.txt"), ExitCode.USAGE, ".csv", ".jsonl")
+    assert_refused(run(*command, folder / "none" / "h.csv"), ExitCode.OUTPUT, "existing folder")

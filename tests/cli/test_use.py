@@ -9,6 +9,7 @@ import pytest
 from commands import answered, run
 
 from protopinv import load
+from protopinv.cli.predict import ROWS_AT_ONCE
 
 
 @pytest.mark.parametrize("table", ["bugs.csv", "bugs.parquet"])
@@ -71,3 +72,16 @@ def test_people_get_text(folder: Path) -> None:
         assert result.stderr == ""
     assert run("--version").stdout.startswith("protopinv ")
     assert "Watch a network train" in run("--help").stdout
+
+
+def test_many_rows_are_predicted_in_pieces(folder: Path, tmp_path: Path) -> None:
+    table = pl.read_csv(folder / "bugs.csv")
+    many = pl.concat([table] * (ROWS_AT_ONCE // len(table) + 2))
+    assert len(many) > ROWS_AT_ONCE
+    many.write_parquet(tmp_path / "many.parquet")
+    command = ["predict", folder / "m.safetensors", tmp_path / "many.parquet", "--proba"]
+    result = run(*command, "-o", tmp_path / "answers.parquet")
+    assert result.returncode == 0, result.stderr
+    answers = pl.read_parquet(tmp_path / "answers.parquet")
+    assert answers["prediction"].to_list() == many["kind"].to_list()
+    assert answers.columns[1:] == ["probability_ant", "probability_bee", "probability_cat"]

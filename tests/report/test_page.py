@@ -22,7 +22,7 @@ from protopinv.network import mean_network
 from protopinv.report import live as live_room
 from protopinv.report import write_report
 from protopinv.report.live import first_network
-from protopinv.report.prototypes import pictures, prototype_rows
+from protopinv.report.prototypes import prototypes_of
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 TODAY = date(2026, 11, 18)
@@ -128,24 +128,6 @@ def test_a_page_needs_a_folder(houses, tmp_path: Path) -> None:
         write_report(houses, tmp_path / "nowhere" / "page.html")
 
 
-def test_prototypes_go_back_to_the_units_they_came_from(houses) -> None:
-    """The network of a bank sees its prototypes' rows as the bank has them."""
-    rows = prototype_rows(houses)
-    bank = houses.bank_.member(0)
-    seen = torch.from_numpy(rows)
-    seen = seen if houses.front_ is None else houses.front_.features(seen)
-    projected = houses.features_.project(seen)
-    scale = 1 if bank.scale is None else bank.scale.double()
-    np.testing.assert_allclose(projected * scale, bank.inputs.double(), atol=1e-6)
-
-
-def test_pictures_of_flat_images_are_their_prototypes(digits) -> None:
-    assert digits.front_ is None or type(digits.front_).__name__ != "Stem"
-    images = pictures(digits, [0, 3])
-    assert images.shape == (2, 8, 8, 1)
-    np.testing.assert_array_equal(images[1].ravel(), prototype_rows(digits)[3])
-
-
 def test_a_stem_sees_its_pictures_as_the_prototypes() -> None:
     """Nearer than a grey image by far, though a stem forgets much of what it sees."""
     random = np.random.default_rng(0)
@@ -154,13 +136,17 @@ def test_a_stem_sees_its_pictures_as_the_prototypes() -> None:
     X[bright == 1, 4:12, 7:9] += 0.8
     X[bright == 0, 7:9, 4:12] += 0.8
     model = ProtoPINVClassifier(**SMALL).fit(X, bright)
-    wanted = torch.from_numpy(prototype_rows(model)[:6])
+    bank = model.bank_.member(0)
+    wanted = model.features_.unproject(bank.inputs.double()[:6])
+    assert bank.scale is None
 
     def off(images: np.ndarray) -> float:
         seen = model.front_.features(torch.from_numpy(images.reshape(len(images), -1)))
         return float(((seen - wanted) * model.features_.scale.double()).square().mean())
 
-    assert off(pictures(model, range(6))) < 0.5 * off(np.full((6, 16, 16), X.mean()))
+    assert off(prototypes_of(model, chosen=range(6)).values) < 0.5 * off(
+        np.full((6, 16, 16), X.mean())
+    )
 
 
 def test_the_first_bank_alone_is_as_sure_as_the_mean(table) -> None:

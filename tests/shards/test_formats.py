@@ -123,3 +123,31 @@ def test_a_fingerprint_tells_files_apart(table, write) -> None:
     assert one == same
     changed = table.set_column(0, "x0", pa.array(table["x0"].to_numpy() + 1e-3))
     assert open_rows(write(changed, name="c"), "y").fingerprint() != one
+
+
+def test_csv_may_have_another_separator_and_encoding(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(formats, "CSV_BLOCK_BYTES", 200)  # several stretches
+    towns = ["Köln", "Málaga", "Besançon", "Ålesund"] * 20
+    lines = [f"{number}.5;{town};{number % 2}" for number, town in enumerate(towns)]
+    text = "\n".join(["größe;stadt;y", *lines, ""])
+    (tmp_path / "a.csv").write_bytes(text.encode("cp1252"))
+    rows = open_rows(tmp_path, "y", separator=";", encoding="cp1252")
+    assert rows.names == ("größe", "stadt")
+    assert len(rows.blocks) > 3
+    X, y, _ = rows.load()
+    assert X["stadt"].to_pylist() == towns
+    assert X["größe"].to_pylist() == [number + 0.5 for number in range(80)]
+    assert y.tolist() == [number % 2 for number in range(80)]
+    other = open_rows(tmp_path, "y", separator=";", encoding="latin-1")
+    assert other.fingerprint() != rows.fingerprint()
+    with pytest.raises(DataError, match=r"a\.csv is not .*utf-8.*codec"):
+        open_rows(tmp_path, "y", separator=";", encoding="UTF-8")
+    with pytest.raises(DataError, match="known to Python"):
+        open_rows(tmp_path, "y", encoding="klingon")
+    with pytest.raises(DataError, match="end its lines as ASCII"):
+        open_rows(tmp_path, "y", encoding="utf-16")
+
+
+def test_a_separator_is_of_csv_files_alone(table, write) -> None:
+    with pytest.raises(DataError, match=r"of CSV files\. part-0\.parquet is parquet"):
+        open_rows(write(table), "y", separator=";")

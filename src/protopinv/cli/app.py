@@ -8,6 +8,7 @@ import typer
 
 from protopinv import __version__
 from protopinv.cli.bench import bench
+from protopinv.cli.data import data
 from protopinv.cli.demo import demo
 from protopinv.cli.diagnose import diagnose
 from protopinv.cli.evaluate import evaluate
@@ -23,11 +24,10 @@ from protopinv.errors import ProtoPINVError
 app = typer.Typer(
     help="Small networks that retrain in a blink: prototypes trained, weights solved.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (demo, train, tune, predict, evaluate, inspect, report, export, diagnose):
+for command in (demo, train, tune, predict, evaluate, inspect, report, export, diagnose, data):
     app.command()(command)
 app.add_typer(bench, name="bench")
 

@@ -15,23 +15,28 @@ from protopinv.plain import plain
 
 
 class ExitCode(IntEnum):
-    """2 and 130 are also what the parser gives, for a wrong option and for Ctrl-C.
+    """2 and 130 are also what the parser gives, for a wrong option and for Ctrl-C."""
 
-    A defect of ours is a traceback and Python's own code, 1.
-    """
+    meaning: str
 
-    OK = 0
-    DEFECT = 1
-    USAGE = 2
-    DATA = 3
-    MODEL_FILE = 4
-    TRAINING = 5
-    MISSING_EXTRA = 6
-    OUTPUT = 7
-    CHECKPOINT = 8
-    RANKS = 9
-    EXPORT = 10
-    INTERRUPTED = 130
+    def __new__(cls, value: int, meaning: str) -> "ExitCode":
+        """A code with a sentence about it."""
+        code = int.__new__(cls, value)
+        code._value_, code.meaning = value, meaning
+        return code
+
+    OK = 0, "All went well."
+    DEFECT = 1, "A defect of protopinv, with a traceback that should be reported."
+    USAGE = 2, "An option or a hyperparameter is unknown or outside its range."
+    DATA = 3, "Rows, targets or a data file are missing, damaged or cannot be used as they are."
+    MODEL_FILE = 4, "A model file is missing, damaged, foreign or from a newer version."
+    TRAINING = 5, "Training could not be kept finite."
+    MISSING_EXTRA = 6, "An optional package is needed; the message says how to install it."
+    OUTPUT = 7, "A file, or stdout, cannot be written."
+    CHECKPOINT = 8, "A checkpoint is missing, damaged, or of another training."
+    RANKS = 9, "A process of a job was lost, or the processes disagree."
+    EXPORT = 10, "The model cannot be written in the format that was asked for."
+    INTERRUPTED = 130, "Ctrl-C; a training or a search has saved the best so far."
 
 
 _CODES: dict[type[errors.ProtoPINVError], ExitCode] = {

@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,9 @@ from protopinv.cli.options import AsJson, Data, Device, Encoding, ModelPath, Sep
 from protopinv.cli.output import on_stdout, say
 from protopinv.errors import ConfigError
 from protopinv.optional import require
+
+# Rows that are predicted before a progress bar moves.
+ROWS_AT_ONCE = 2**17
 
 
 def predict(
@@ -44,7 +48,7 @@ def predict(
         raise ConfigError(
             f"Probabilities are of classes or labels. {model} predicts numbers. Leave out --proba."
         )
-    columns = _columns("prediction", estimator.predict(rows.X))
+    columns = _columns("prediction", _of_all("predicting", estimator.predict, rows.X))
     if proba:
         columns |= _probabilities(estimator, rows.X)
     if output is None:
@@ -54,6 +58,18 @@ def predict(
     with replacing(output) as temporary:
         _write_file(columns, temporary, output.suffix.lower(), as_json)
     say(f"wrote {len(rows.X)} predictions to {output}")
+
+
+def _of_all(doing: str, predict: Callable[[Any], Any], X: Any) -> Any:
+    """Answers to all rows, some at a time, with the time that is left if it takes several."""
+    import numpy as np
+    from rich.console import Console
+    from rich.progress import track
+
+    console, starts = Console(stderr=True), range(0, max(1, len(X)), ROWS_AT_ONCE)
+    hidden = len(starts) == 1 or not console.is_terminal
+    shown = track(starts, doing, console=console, disable=hidden)
+    return np.concatenate([predict(X[start : start + ROWS_AT_ONCE]) for start in shown])
 
 
 def _columns(name: str, values: Any) -> dict[str, list[Any]]:
@@ -66,7 +82,7 @@ def _columns(name: str, values: Any) -> dict[str, list[Any]]:
 def _probabilities(estimator: Any, X: Any) -> dict[str, list[Any]]:
     from protopinv.estimators.saving import task_of
 
-    found = estimator.predict_proba(X)
+    found = _of_all("probabilities", estimator.predict_proba, X)
     if task_of(estimator) == "multi-label":
         return _columns("probability", found)
     named = zip(estimator.classes_.tolist(), found.T, strict=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from protopinv.cli.config import ConfigFile, SaveConfig, write_config
 from protopinv.cli.options import (
     AsJson,
     Categorical,
@@ -25,10 +26,11 @@ from protopinv.cli.options import (
 )
 from protopinv.cli.output import answer, leave, say
 from protopinv.cli.tasks import Task, chosen_task, estimator_for, sizes_of, validation
-from protopinv.errors import ConfigError
 
 if TYPE_CHECKING:
+    from protopinv.callbacks import Callback
     from protopinv.data import Dataset
+    from protopinv.data.text_tables import Written
     from protopinv.shards import RowSource
     from protopinv.tables import Table
 
@@ -41,6 +43,7 @@ MOST_TOLD = 60
 
 @with_hyperparameters
 def train(
+    context: typer.Context,
     data: TrainData,
     target: Target = None,
     task: Task = "auto",
@@ -66,6 +69,15 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")
     ] = False,
+    log: Annotated[
+        Path | None,
+        typer.Option(help="A file that gets a line with every epoch: .jsonl, .ndjson or .csv."),
+    ] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="A folder for TensorBoard, of this training alone.")
+    ] = None,
+    config: ConfigFile = None,  # noqa: ARG001 - read before all others
+    save_config: SaveConfig = None,
     as_json: AsJson = False,
     **hyperparameters: Any,
 ) -> None:
@@ -87,8 +99,16 @@ def train(
     given = parse_hyperparameters(hyperparameters)
     check(given)
     resolve_device(device)
-    saving = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
-    source = _source(data, target, drop or (), weight)
+    if save_config is not None and is_first():
+        write_config(context, save_config, given)
+    watching: dict[str, Any] = {
+        "callbacks": _callbacks(log, tensorboard),
+        "checkpoint": checkpoint,
+        "checkpoint_every": checkpoint_every,
+        "resume": resume,
+    }
+    written = as_written(separator, encoding)
+    source = _source(data, target, drop or (), weight, written)
     names = [part.strip() for each in categorical or () for part in each.split(",")]
     rows = None
     if source is None:
@@ -99,12 +119,7 @@ def train(
             drop=drop or (),
             weight=weight,
             as_text=names,
-            written=as_written(separator, encoding),
-        )
-    elif separator or encoding:
-        raise ConfigError(
-            "--separator and --encoding are for a file that is read whole. "
-            f"{data} is read a piece at a time, in UTF-8 with commas. Leave them out."
+            written=written,
         )
     estimator = estimator_for(
         chosen_task(task, rows or _first_targets(source)),
@@ -117,9 +132,9 @@ def train(
     if rows is not None:
         if estimator.image_shape is None:
             estimator.set_params(image_shape=rows.image_shape)
-        estimator.fit(rows.X, rows.y, rows.weight, **saving)
+        estimator.fit(rows.X, rows.y, rows.weight, **watching)
     else:
-        estimator.fit(source, **saving)
+        estimator.fit(source, **watching)
     if not is_first():
         return
     for line in (*(() if rows is None else rows.said), *told(estimator.table_)):
@@ -152,6 +167,14 @@ def train(
     leave(interrupted=history.ending == "interrupted")
 
 
+def _callbacks(log: Path | None, tensorboard: Path | None) -> "list[Callback]":
+    """Those that options ask for."""
+    from protopinv.callbacks import HistoryFile, TensorBoard
+
+    found: list[Callback] = [] if log is None else [HistoryFile(log)]
+    return found if tensorboard is None else [*found, TensorBoard(tensorboard)]
+
+
 def told(table: "Table | None") -> list[str]:
     """What was understood of each column, of as many as can be read; nothing of plain numbers."""
     if table is None or (table.is_plain and not table.left_out):
@@ -161,7 +184,7 @@ def told(table: "Table | None") -> list[str]:
 
 
 def _source(
-    data: str, target: str | None, drop: Sequence[str], weight: str | None
+    data: str, target: str | None, drop: Sequence[str], weight: str | None, written: "Written"
 ) -> "RowSource | None":
     """Rows that are not simply loaded: folders, large files, and whatever several ranks share."""
     from protopinv.data import NAMED
@@ -185,7 +208,8 @@ def _source(
         )
     names = [part.strip() for part in target.split(",") if part.strip()]
     dropped = [part.strip() for each in drop for part in each.split(",") if part.strip()]
-    return open_rows(path, names, weight=weight, drop=dropped)
+    how: dict[str, Any] = {"separator": written.separator, "encoding": written.encoding}
+    return open_rows(path, names, weight=weight, drop=dropped, **how)
 
 
 def _first_targets(source: "RowSource | None") -> "Dataset":

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from protopinv.cli.config import ConfigFile, SaveConfig, write_config
 from protopinv.cli.options import (
     AsJson,
     Data,
@@ -22,6 +23,7 @@ from protopinv.cli.tasks import Task, chosen_task, estimator_for, validation
 
 
 def tune(
+    context: typer.Context,
     data: Data,
     target: Target = None,
     task: Task = "auto",
@@ -36,6 +38,8 @@ def tune(
     ] = None,
     device: Device = "auto",
     seed: Seed = 0,
+    config: ConfigFile = None,  # noqa: ARG001 - read before all others
+    save_config: SaveConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Search hyperparameters and save the best model, trained on all rows.
@@ -48,6 +52,8 @@ def tune(
     from protopinv.tuning import tune as search
 
     require_file(output)
+    if save_config is not None:
+        write_config(context, save_config, {})
     written = as_written(separator, encoding)
     rows = load_data(data, split="train", target=target, drop=drop or (), written=written)
     chosen = chosen_task(task, rows)

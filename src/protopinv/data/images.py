@@ -83,6 +83,19 @@ def user_cache() -> Path:
     return (Path(given) if given else Path("~/.cache").expanduser()) / "protopinv"
 
 
+def places(images: ImageSet) -> tuple[Path, ...]:
+    """Folders that are looked into, in this order."""
+    return tuple(_folders(images))
+
+
+def folder_of(images: ImageSet) -> Path | None:
+    """Where all files of a set are; None if some would have to be fetched."""
+    for folder in _folders(images):
+        if all(is_file(folder / stem) or is_file(folder / f"{stem}.gz") for stem in STEMS):
+            return folder
+    return None
+
+
 def _content(images: ImageSet, stem: str) -> tuple[bytes, str]:
     """The verified, uncompressed content of a file, and the name it was found under."""
     for folder in _folders(images):

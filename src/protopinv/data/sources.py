@@ -1,13 +1,14 @@
 """One way in: a known name or the path of a table."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from protopinv.data.dataset import Dataset
-from protopinv.data.images import FASHION_MNIST, MNIST, load_images
+from protopinv.data.images import FASHION_MNIST, MNIST, folder_of, load_images, places
 from protopinv.data.tables import STDIN, load_table
 from protopinv.data.text_tables import Written
 from protopinv.errors import DataError
@@ -15,6 +16,25 @@ from protopinv.files import is_file
 
 Split = Literal["train", "test"]
 NAMED = ("digits", MNIST.name, FASHION_MNIST.name)
+
+
+@dataclass(frozen=True)
+class NamedSet:
+    """A set of rows with a name: where it was found, if it was, and where it is looked for."""
+
+    name: str
+    found: str | None
+    places: tuple[str, ...] = ()
+
+
+def named_sets() -> tuple[NamedSet, ...]:
+    """All of them; nothing is fetched."""
+    files = []
+    for images in (MNIST, FASHION_MNIST):
+        folder = folder_of(images)
+        found = None if folder is None else str(folder)
+        files.append(NamedSet(images.name, found, tuple(map(str, places(images)))))
+    return (NamedSet("digits", "in scikit-learn"), *files)
 
 
 def load_data(

@@ -1,10 +1,10 @@
 """ProtoPINVClassifier: a closed-form prototype network behind scikit-learn's manners."""
 
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
+from protopinv.callbacks import Callbacks
 from protopinv.errors import DataError
 from protopinv.estimators.classes import (
     ProbabilisticClassifier,
@@ -22,7 +22,6 @@ from protopinv.estimators.table_stream import scaled, with_table
 from protopinv.objective import Classes, Labels
 from protopinv.shards import ArrowRows, RowSource
 from protopinv.train.config import AUTO
-from protopinv.train.loop import Observer
 from protopinv.train.summary import LabelColumns, LabelCounts
 from protopinv.train.survey import Survey
 
@@ -70,31 +69,13 @@ class ProtoPINVClassifier(ProbabilisticClassifier, ProtoPINV):
     label_smoothing: float | str = AUTO
     class_weight: Any = None
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        observer: Observer | None = None,
-        checkpoint: str | Path | None = None,
-        checkpoint_every: int | str = "5min",
-        resume: bool = False,
-    ) -> Self:
-        """Train on rows ``X`` and labels ``y``, of which each counts as its weight says.
-
-        ``X`` may be a source of rows that brings its labels and weights along, as ``open_rows``
-        makes it of files; then ``y`` is left out. ``observer`` is shown every epoch's report; if it
-        returns True, training ends there.
-
-        With ``checkpoint``, a path, all that training needs to go on is written there every so many
-        epochs, or after a time such as "30s" or "10min", and on Ctrl-C or SIGTERM; ``resume`` goes
-        on from what is there, or begins if there is nothing.
-        """
-        saving = Saving(checkpoint, checkpoint_every, resume)
+    def _fit_given(
+        self, X: Any, y: Any, sample_weight: Any, callbacks: Callbacks, saving: Saving
+    ) -> None:
         source = as_source(X, y, sample_weight, self.columns)
         if source is not None:
-            return self._fit_labels_of(source, observer, saving)
+            self._fit_labels_of(source, callbacks, saving)
+            return
         config, checked = self._prepared(X, y, sample_weight)
         objective = self._objective_of(checked)
         weight = class_weights(self.class_weight, checked.y, checked.weight)
@@ -103,14 +84,14 @@ class ProtoPINVClassifier(ProbabilisticClassifier, ProtoPINV):
             objective = self._objective_of(checked)
         if self._goes_on:
             self._require_same_classes(objective)
-        self._fit(checked, objective, config, observer, saving)
+        self._fit(checked, objective, config, callbacks, saving)
         self.classes_ = known_classes(objective)
-        return self
 
-    def _fit_labels_of(self, source: RowSource, observer: Observer | None, saving: Saving) -> Self:
+    def _fit_labels_of(self, source: RowSource, callbacks: Callbacks, saving: Saving) -> None:
         """The same for rows in files."""
         if is_small(source):
-            return self._fit_loaded(source, observer, saving)
+            self._fit_loaded(source, callbacks, saving)
+            return
         if isinstance(source, ArrowRows) and source.is_framed:
             source = self._with_table(source)
         source = with_class_weight(source, self.class_weight)
@@ -123,9 +104,8 @@ class ProtoPINVClassifier(ProbabilisticClassifier, ProtoPINV):
                 raise AssertionError("labels were asked for")
             return classes_of(found.targets.labels())
 
-        self._fit_source(source, targets, objective_of, observer, saving)
+        self._fit_source(source, targets, objective_of, callbacks, saving)
         self.classes_ = known_classes(self.objective_)
-        return self
 
     def _with_table(self, source: ArrowRows) -> RowSource:
         """Rows of files with text or dates as the network takes them."""

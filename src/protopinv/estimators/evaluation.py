@@ -173,14 +173,46 @@ def _of_labels(probabilities: NDArray[np.float64], y: Any, weight: Any) -> Label
     )
 
 
+@dataclass(frozen=True)
+class Reliability:
+    """Answers in groups that are about as sure: what they say, how many are right, their mass."""
+
+    sure: NDArray[np.float64]
+    right: NDArray[np.float64]
+    mass: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls, sure: NDArray[np.float64], right: NDArray[np.bool_], weight: Any = None
+    ) -> "Reliability":
+        """In bins of equal width, without those that are empty."""
+        mass = np.ones(len(sure)) if weight is None else weight
+        group = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
+        parts = (mass, mass * sure, mass * right)
+        sums: Any = np.stack([np.bincount(group, part, BINS) for part in parts])
+        total, said, correct = sums[:, sums[0] > 0]
+        return cls(said / total, correct / total, total)
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error (Naeini and others 2015)."""
+        return float((self.mass * np.abs(self.sure - self.right)).sum() / self.mass.sum())
+
+
+def reliability(estimator: Any, X: Any, y: Any) -> Reliability:
+    """Of the probabilities of classes or labels: those of answers, or of every label."""
+    probabilities = estimator.predict_proba(X)
+    if isinstance(estimator.objective_, Labels):
+        return Reliability.of(probabilities.ravel(), np.asarray(y).ravel() == 1)
+    right = estimator.classes_[probabilities.argmax(axis=1)] == plain_labels(column_or_1d(y))
+    return Reliability.of(probabilities.max(axis=1), right)
+
+
 def calibration_error(
     sure: NDArray[np.float64], right: NDArray[np.bool_], weight: NDArray[np.float64] | None = None
 ) -> float:
-    """The expected calibration error (Naeini and others 2015), in bins of equal width."""
-    mass = np.ones(len(sure)) if weight is None else weight
-    group = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
-    off = np.bincount(group, mass * (sure - right), BINS)
-    return float(np.abs(off).sum() / mass.sum())
+    """How far answers are from being as often right as they are sure."""
+    return Reliability.of(sure, right, weight).error
 
 
 def _of_numbers(

@@ -2,7 +2,8 @@
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -14,6 +15,7 @@ from sklearn.utils import Tags
 from torch import Tensor
 
 from protopinv.bank import Bank
+from protopinv.callbacks import Callback, Callbacks, TrainingStart
 from protopinv.errors import ConfigError, DataError, NotLearnedWarning, SlowRowsWarning
 from protopinv.estimators.checks import hold_out, memory_named, resolve_device
 from protopinv.estimators.door import Checked, with_image_shape
@@ -69,14 +71,51 @@ class ProtoPINV(BankParameters, BankEstimator):
         tags.input_tags.sparse = True
         return tags
 
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        observer: Observer | None = None,
+        callbacks: Iterable[Callback] | None = None,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int | str = "5min",
+        resume: bool = False,
+    ) -> Self:
+        """Train on rows ``X`` and targets ``y``, of which each counts as its weight says.
+
+        ``X`` may be a source of rows that brings its targets and weights along, as ``open_rows``
+        makes it of files; then ``y`` is left out.
+
+        ``observer`` is a function that is shown every epoch's report; if it returns True, training
+        ends there. ``callbacks`` are told of the beginning and the end too, and may fail without
+        harm; ``protopinv.callbacks`` has some.
+
+        With ``checkpoint``, a path, all that training needs to go on is written there every so many
+        epochs, or after a time such as "30s" or "10min", and on Ctrl-C or SIGTERM; ``resume`` goes
+        on from what is there, or begins if there is nothing.
+        """
+        told = Callbacks(observer, callbacks)
+        with told.told_of(self):
+            saving = Saving(checkpoint, checkpoint_every, resume)
+            self._fit_given(X, y, sample_weight, told, saving)
+        return self
+
+    @abstractmethod
+    def _fit_given(
+        self, X: Any, y: Any, sample_weight: Any, callbacks: Callbacks, saving: Saving
+    ) -> None:
+        """Train on rows as they came: arrays, frames, or a source of them."""
+
     def _fit(
         self,
         checked: Checked,
         objective: Objective,
         config: TrainConfig,
-        observer: Observer | None,
+        callbacks: Callbacks,
         saving: Saving,
-    ) -> Self:
+    ) -> None:
         """Train on rows that were checked, with a configuration whose images are known."""
         device = resolve_device(self.device)
         seen = checked.X
@@ -94,7 +133,9 @@ class ProtoPINV(BankParameters, BankEstimator):
         if checkpoints is not None:
             known = fingerprint(array_fingerprint(checked), configs, objective)
             checkpoints.begin(known, seed, keep_seed=self.random_state is not None)
-        shown = progress(enabled=bool(self.verbose), also=observer)
+        n_rows, n_features = source.X.shape
+        callbacks.begin(TrainingStart(configs, n_rows, n_features, _goes_on(checkpoints)))
+        shown = progress(enabled=bool(self.verbose), also=callbacks.observer)
         threads = threads_for(shape, objective.n_outputs, config, device)
         with shown as watched, memory_named(), threads as workers:
             model = train_model(
@@ -111,16 +152,16 @@ class ProtoPINV(BankParameters, BankEstimator):
             )
         self._learn(checked.learned)
         self.table_ = checked.table
-        return self._with_model(model, objective, seen)
+        self._take_over(model, objective, seen)
 
     def _fit_source(
         self,
         source: RowSource,
         targets: Summary,
         objective_of: Callable[[Survey], Objective],
-        observer: Observer | None,
+        callbacks: Callbacks,
         saving: Saving,
-    ) -> Self:
+    ) -> None:
         """Train on rows that are not in memory, alone or as one of several ranks.
 
         ``targets`` collects what ``objective_of`` must know of them.
@@ -159,7 +200,10 @@ class ProtoPINV(BankParameters, BankEstimator):
         if checkpoints is not None:
             known = fingerprint(source.fingerprint(), configs, objective)
             checkpoints.begin(known, seed, keep_seed=self.random_state is not None)
-        shown = progress(enabled=bool(self.verbose), also=observer)
+        callbacks.begin(
+            TrainingStart(configs, source.n_rows, source.n_features, _goes_on(checkpoints))
+        )
+        shown = progress(enabled=bool(self.verbose), also=callbacks.observer)
         threads = threads_for(shape, objective.n_outputs, configs[0], device)
         with shown as watched, memory_named(), threads, source.pinned(device.type == "cuda"):
             prepared = prepare_stream(
@@ -179,19 +223,12 @@ class ProtoPINV(BankParameters, BankEstimator):
         seen = np.empty((0, source.n_features)) if found.sample is None else found.sample.X
         if framed.examples is not None:
             seen = framed.examples
-        return self._with_model(model, objective, seen)
+        self._take_over(model, objective, seen)
 
-    def _fit_loaded(self, source: RowSource, observer: Observer | None, saving: Saving) -> Self:
+    def _fit_loaded(self, source: RowSource, callbacks: Callbacks, saving: Saving) -> None:
         """Train on rows that are few enough to be read once, as on arrays."""
-        self.fit(
-            *source.load(),
-            observer=observer,
-            checkpoint=saving.path,
-            checkpoint_every=saving.every,
-            resume=saving.resume,
-        )
+        self._fit_given(*source.load(), callbacks, saving)
         self._learn_names(source)
-        return self
 
     def _learn_names(self, source: RowSource) -> None:
         """Take over what a source knows of its columns."""
@@ -222,7 +259,7 @@ class ProtoPINV(BankParameters, BankEstimator):
         known = checkpoints.saved_seed()
         return checkpoints, seed if known is None or self.random_state is not None else known
 
-    def _with_model(self, model: Model, objective: Objective, rows: NDArray[Any]) -> Self:
+    def _take_over(self, model: Model, objective: Objective, rows: NDArray[Any]) -> None:
         _warn(model, model.config)
         self.examples_ = few_rows(rows)
         self.objective_ = objective
@@ -234,7 +271,6 @@ class ProtoPINV(BankParameters, BankEstimator):
         self.network_ = model.network
         self.history_ = model.history
         self.n_iter_ = model.history.n_epochs
-        return self
 
     def _prepared(self, X: Any, y: Any, sample_weight: Any) -> tuple[TrainConfig, Checked]:
         """Parameters first, then rows: whichever is wrong, nothing has happened yet."""
@@ -319,6 +355,11 @@ class ProtoPINV(BankParameters, BankEstimator):
         What is "auto" has a usual value here; ``config_`` has the one that was used.
         """
         return check(self._given())
+
+
+def _goes_on(checkpoints: Checkpoints | None) -> bool:
+    """Whether a checkpoint was there to go on from."""
+    return checkpoints is not None and checkpoints.saved_seed() is not None
 
 
 def few_rows(X: NDArray[Any]) -> NDArray[Any]:

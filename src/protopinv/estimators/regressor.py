@@ -1,14 +1,14 @@
 """ProtoPINVRegressor: numbers from a closed-form prototype network."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
+from protopinv.callbacks import Callbacks
 from protopinv.errors import ConfigError, DataError
 from protopinv.estimators.fitting import ProtoPINV, Saving
 from protopinv.estimators.parameters import as_estimator, documented
@@ -17,7 +17,6 @@ from protopinv.estimators.table_stream import scaled, with_table
 from protopinv.objective import Numbers
 from protopinv.shards import ArrowRows, RowSource
 from protopinv.train.config import TrainConfig
-from protopinv.train.loop import Observer
 from protopinv.train.summary import NumberStats
 from protopinv.train.survey import SAMPLE_ROWS, Survey
 
@@ -68,28 +67,9 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        observer: Observer | None = None,
-        checkpoint: str | Path | None = None,
-        checkpoint_every: int | str = "5min",
-        resume: bool = False,
-    ) -> Self:
-        """Train on rows ``X`` and numbers ``y``, of which each counts as its weight says.
-
-        ``X`` may be a source of rows that brings its targets and weights along, as ``open_rows``
-        makes it of files; then ``y`` is left out. ``observer`` is shown every epoch's report; if it
-        returns True, training ends there.
-
-        With ``checkpoint``, a path, all that training needs to go on is written there every so many
-        epochs, or after a time such as "30s" or "10min", and on Ctrl-C or SIGTERM; ``resume`` goes
-        on from what is there, or begins if there is nothing.
-        """
-        saving = Saving(checkpoint, checkpoint_every, resume)
+    def _fit_given(
+        self, X: Any, y: Any, sample_weight: Any, callbacks: Callbacks, saving: Saving
+    ) -> None:
         if not isinstance(self.bounded, bool | np.bool_):
             raise ConfigError(
                 f"bounded must be True or False. Got {self.bounded!r}. Change it, or leave it at "
@@ -97,7 +77,8 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
             )
         source = as_source(X, y, sample_weight, self.columns)
         if source is not None:
-            return self._fit_numbers_of(source, observer, saving)
+            self._fit_numbers_of(source, callbacks, saving)
+            return
         config, checked = self._prepared(X, y, sample_weight)
         numbers = _numbers(checked.y)
         objective = Numbers.of(numbers, checked.weight, config.loss)
@@ -108,12 +89,13 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
         objective = objective.bounded_by(numbers) if self.bounded else _unbounded(objective)
         _check_scaling(objective, numbers)
         checked = replace(checked, y=numbers)
-        return self._fit(checked, objective, config, observer, saving)
+        self._fit(checked, objective, config, callbacks, saving)
 
-    def _fit_numbers_of(self, source: RowSource, observer: Observer | None, saving: Saving) -> Self:
+    def _fit_numbers_of(self, source: RowSource, callbacks: Callbacks, saving: Saving) -> None:
         """The same for rows in files."""
         if is_small(source):
-            return self._fit_loaded(source, observer, saving)
+            self._fit_loaded(source, callbacks, saving)
+            return
         if isinstance(source, ArrowRows) and source.is_framed:
             source = with_table(source, self.columns, NumberStats(), scaled)
 
@@ -135,7 +117,7 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
             _check_scaling(objective, ends)
             return objective.bounded_by(ends) if self.bounded else objective
 
-        return self._fit_source(source, NumberStats(), objective_of, observer, saving)
+        self._fit_source(source, NumberStats(), objective_of, callbacks, saving)
 
 
 def _check_scaling(objective: Numbers, numbers: NDArray[np.float64]) -> None:

@@ -1,19 +1,29 @@
 """Figures, each returned as a matplotlib Figure, and a page about a model."""
 
-from typing import TYPE_CHECKING, Any
-
 from protopinv.report.figures import Panel, Series, plot, save_figure
+from protopinv.report.page import write_report
+from protopinv.report.plots import (
+    plot_calibration,
+    plot_conditioning,
+    plot_confusion,
+    plot_history,
+    plot_importance,
+)
+from protopinv.report.prototype_plots import plot_prototypes
+from protopinv.report.prototypes import Prototypes, prototypes_of
 
-if TYPE_CHECKING:
-    from protopinv.report.page import write_report
-
-__all__ = ["Panel", "Series", "plot", "save_figure", "write_report"]
-
-
-def __getattr__(name: str) -> Any:
-    """The page is imported when it is first asked for: figures need none of it."""
-    if name != "write_report":
-        raise AttributeError(f"module 'protopinv.report' has no attribute {name!r}")
-    from protopinv.report.page import write_report
-
-    return write_report
+__all__ = [
+    "Panel",
+    "Prototypes",
+    "Series",
+    "plot",
+    "plot_calibration",
+    "plot_conditioning",
+    "plot_confusion",
+    "plot_history",
+    "plot_importance",
+    "plot_prototypes",
+    "prototypes_of",
+    "save_figure",
+    "write_report",
+]

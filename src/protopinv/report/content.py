@@ -18,7 +18,8 @@ from protopinv.objective import Classes, Labels, Numbers
 from protopinv.optional import require
 from protopinv.report.charts import Axes, Line, bars, lines, number
 from protopinv.report.live import Control
-from protopinv.report.prototypes import Value, pictures, prototype_rows, values_of
+from protopinv.report.prototypes import prototypes_of
+from protopinv.report.values import Value, values_of
 from protopinv.train.config import TrainConfig
 
 # Prototypes that are shown, and columns of each.
@@ -131,33 +132,22 @@ def prototypes(
     estimator: Any, shown: Sequence[int], moved: Sequence[Control], order: Sequence[int]
 ) -> list[Prototype]:
     """Pictures, or values of the columns that matter most, first in ``order``."""
-    outputs = estimator.bank_.member(0).outputs.double().numpy()
-    is_image = estimator.config_.image_shape is not None
-    images = _encoded(pictures(estimator, shown)) if is_image else [None] * len(shown)
-    rows = None if is_image else prototype_rows(estimator)
+    found = prototypes_of(estimator, chosen=shown)
+    groups = estimator.bank_.member(0).outputs.argmax(dim=1).tolist()
+    if found.image_shape is not None:
+        images = _encoded(found.values.reshape(len(shown), *(*found.image_shape, 1)[:3]))
+        return [
+            Prototype(place, text, groups[place], image)
+            for place, text, image in zip(shown, found.texts, images, strict=True)
+        ]
     ranges = np.array([[control.low, control.high] for control in moved])
     names = [control.name for control in moved]
-    found = []
-    for place, image in zip(shown, images, strict=True):
-        values: list[Value] = []
-        if rows is not None:
-            whole = values_of(estimator.table_, names, rows[place], ranges)
-            values = [whole[column] for column in order[:MOST_VALUES]]
-        says = _says(estimator, outputs[place])
-        found.append(Prototype(place, says, _group(outputs[place]), image, tuple(values)))
-    return found
-
-
-def _says(estimator: Any, outputs: NDArray[np.float64]) -> str:
-    """What a prototype speaks for."""
-    objective = estimator.objective_
-    if isinstance(objective, Classes):
-        return str(estimator.classes_[int(outputs.argmax())])
-    if isinstance(objective, Labels):
-        there = [str(place) for place, value in enumerate(outputs) if value > 0]
-        return f"labels {', '.join(there)}" if there else "no label"
-    numbers = outputs * np.array(objective.spread) + np.array(objective.centre)
-    return ", ".join(number(float(value)) for value in numbers)
+    told = []
+    for place, text, row in zip(shown, found.texts, found.values, strict=True):
+        values = values_of(estimator.table_, names, row, ranges)
+        first = tuple(values[column] for column in order[:MOST_VALUES])
+        told.append(Prototype(place, text, groups[place], None, first))
+    return told
 
 
 def _encoded(images: NDArray[np.float64]) -> list[str]:

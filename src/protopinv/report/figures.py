@@ -1,6 +1,7 @@
 """Panels of lines or points; matplotlib is imported when something is drawn."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -50,16 +51,22 @@ class Panel:
 
 def plot(panels: Sequence[Panel], columns: int) -> "Figure":
     """All panels in a grid of so many columns."""
-    matplotlib = require("matplotlib", extra="report", why="Drawing a figure")
-    from matplotlib.figure import Figure
-
     rows = -(-len(panels) // columns)
     size = (columns * PANEL_INCHES[0], rows * PANEL_INCHES[1])
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=size, layout="constrained")
+    with empty_figure(size) as figure:
         for index, panel in enumerate(panels):
             _draw(figure.add_subplot(rows, columns, index + 1), panel)
     return figure
+
+
+@contextmanager
+def empty_figure(size: tuple[float, float]) -> Iterator["Figure"]:
+    """A figure to draw in, of so many inches; what is drawn in here has our style."""
+    matplotlib = require("matplotlib", extra="report", why="Drawing a figure")
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        yield Figure(figsize=size, layout="constrained")
 
 
 def save_figure(figure: "Figure", kind: str = "svg") -> bytes:

@@ -1,4 +1,4 @@
-"""Prototypes as people can look at them: pictures, or values in the units of the table."""
+"""The prototypes of a model as its user knows rows: pictures, or values in the columns' units."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,13 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from protopinv.bank import Bank
 from protopinv.features import Bent, FeatureMap, Stem
-from protopinv.tables import Category, Date, Number, Table
-from protopinv.tables.columns import short
-from protopinv.tables.parts import DAYS_A_YEAR
-
-Array = NDArray[np.float64]
+from protopinv.objective import Labels
 
 # Pictures that a stem would see as a prototype are found by so many steps of Adam.
 STEPS, RATE = 200, 0.05
@@ -22,41 +17,53 @@ STEPS, RATE = 200, 0.05
 ROUGHNESS = 0.02
 
 
-def prototype_rows(estimator: Any) -> Array:
-    """The prototypes of the first bank as rows of features, in the units of what came in.
+@dataclass(frozen=True)
+class Prototypes:
+    """Prototypes of one bank, a row each, in the units of the rows that were trained on.
 
-    Scaling, projection, a learned factor for each feature and bent columns are taken back. A stem
-    cannot be taken back: with one these are rows that it gives.
+    ``distance`` is how far each feature is from its mean, as the network scales it; ``answers`` are
+    what prototypes stand for, a class, labels, or numbers, and ``texts`` the same to be read.
     """
-    Z = seen_prototypes(estimator._bank().member(0))
-    rows = estimator.features_.unproject(Z)
-    front = estimator.front_
-    restored: Array = (front.restored(rows) if isinstance(front, Bent) else rows).numpy()
-    return restored
+
+    values: NDArray[np.float64]
+    distance: NDArray[np.float64]
+    names: tuple[str, ...]
+    answers: NDArray[Any]
+    texts: tuple[str, ...]
+    image_shape: tuple[int, ...] | None
 
 
-def seen_prototypes(bank: Bank) -> torch.Tensor:
-    """Inputs of one bank, before its learned factor for each feature."""
-    inputs = bank.inputs.double()
-    if bank.scale is None:
-        return inputs
-    scale = bank.scale.double()
-    return torch.where(scale.abs() > 1e-6, inputs / scale, 0)
+def prototypes_of(model: Any, member: int = 0, chosen: Sequence[int] | None = None) -> Prototypes:
+    """Where the prototypes of a fitted model are, in the space of its rows; all, or some of them.
 
-
-def pictures(estimator: Any, chosen: Sequence[int]) -> Array:
-    """Some prototypes as images of (height, width, channels).
-
-    With a stem they are images that it sees as the prototype, found by descent from grey: many
-    images look alike to it, and this is a smooth one.
+    Scaling and projection are taken back exactly: a row that is put there comes out of them as the
+    prototype. A stem has no way back. With one these are images that it sees nearly as it would see
+    the prototype, found by descent from grey: many look alike to it, and this is a smooth one.
     """
-    shape = estimator.config_.image_shape
-    height, width, channels = (*shape, 1)[:3]
-    rows = torch.from_numpy(prototype_rows(estimator)[list(chosen)])
-    if isinstance(estimator.front_, Stem):
-        rows = _seen_alike(estimator.front_, estimator.features_, rows.float(), estimator.examples_)
-    images: Array = rows.double().numpy().reshape(-1, height, width, channels)
-    return images
+    bank = model._bank().member(member).to("cpu", torch.float64)
+    kept = list(range(bank.n_prototypes)) if chosen is None else list(chosen)
+    inputs = bank.inputs[kept]
+    if bank.scale is not None:  # rows enter the network as scale * x; what it ignores is not moved
+        used = bank.scale.abs() > 1e-6 * bank.scale.abs().max()
+        inputs = torch.where(used, inputs / torch.where(used, bank.scale, 1.0), 0.0)
+    features, front = model.features_, model.front_
+    rows = features.unproject(inputs.to(features.mean.dtype)).double()
+    distance = (rows - features.mean) * features.scale
+    values = rows
+    if isinstance(front, Stem):
+        values = _seen_alike(front, features, rows.float(), model.examples_).double()
+    elif isinstance(front, Bent):
+        values = front.restored(rows)
+    answers = _answers(model, bank.outputs[kept])
+    shape = model.config_.image_shape
+    return Prototypes(
+        values.numpy(),
+        distance.numpy(),
+        _feature_names(model, values.shape[1]),
+        answers,
+        tuple(_text(model.objective_, answer) for answer in answers.tolist()),
+        None if shape is None else tuple(shape),
+    )
 
 
 def _seen_alike(
@@ -73,63 +80,31 @@ def _seen_alike(
         images = low + span * torch.sigmoid(4 * levels)
         off = ((stem(images) - wanted) * scale).square().mean(1)
         grid = stem.images(images) / span
-        rough = grid.diff(dim=2).square().mean((1, 2, 3)) + grid.diff(dim=3).square().mean(
-            (1, 2, 3)
-        )
+        rough = sum(grid.diff(dim=axis).square().mean((1, 2, 3)) for axis in (2, 3))
         (off + ROUGHNESS * rough * off.detach()).sum().backward()
         optimizer.step()
     return (low + span * torch.sigmoid(4 * levels)).detach()
 
 
-@dataclass(frozen=True)
-class Value:
-    """What a prototype has in one column: a text, and where that lies between low and high."""
-
-    column: str
-    text: str
-    share: float
+def _feature_names(model: Any, n: int) -> tuple[str, ...]:
+    if model.table_ is not None:
+        return tuple(model.table_.feature_names)
+    names = getattr(model, "feature_names_in_", None)
+    return tuple(f"column {i + 1}" for i in range(n)) if names is None else tuple(map(str, names))
 
 
-def values_of(table: Table | None, names: Sequence[str], row: Array, ranges: Array) -> list[Value]:
-    """Every column of one prototype. ``ranges`` has low and high for each, where it is a number."""
-    if table is None:
-        return [
-            _number(name, float(value), low, high)
-            for name, value, (low, high) in zip(names, row, ranges, strict=True)
-        ]
-    found, start = [], 0
-    for column, (low, high) in zip(table.columns, ranges, strict=True):
-        part = row[start : start + len(column.names)]
-        start += len(column.names)
-        if isinstance(column, Category):
-            found.append(_category(column, part))
-        elif isinstance(column, Date):
-            found.append(_date(column, float(part[0]), low, high))
-        else:
-            found.append(_number(column.name, float(part[0]), low, high, column))
+def _answers(model: Any, outputs: torch.Tensor) -> NDArray[Any]:
+    """Outputs of prototypes as predictions are given: a class, labels or numbers in their units."""
+    n = outputs.shape[1]
+    as_is = torch.cat([torch.zeros(1, n), torch.eye(n)]).double()
+    scaling = model.objective_.fold(as_is)
+    found: NDArray[Any] = model.objective_.decode((scaling[0] + outputs @ scaling[1:]).numpy())
     return found
 
 
-def _number(
-    name: str, value: float, low: float, high: float, column: Number | None = None
-) -> Value:
-    share = (value - low) / (high - low) if high > low else 0.5
-    if column is not None and column.boolean:
-        return Value(name, "yes" if value > 0.5 else "no", min(1.0, max(0.0, value)))
-    return Value(name, short(value), min(1.0, max(0.0, share)))
-
-
-def _category(column: Category, part: Array) -> Value:
-    """The value whose column is largest; where there are averages only, these."""
-    if not column.is_one_hot:
-        return Value(column.name, f"average {short(float(part[0]))}", float(np.clip(part[0], 0, 1)))
-    best = int(part.argmax())
-    text = column.names[best].removeprefix(f"{column.name} = ")
-    return Value(column.name, text, float(np.clip(part[best], 0, 1)))
-
-
-def _date(column: Date, years: float, low: float, high: float) -> Value:
-    day = column.middle + years * DAYS_A_YEAR
-    share = (day - low) / (high - low) if high > low else 0.5
-    text = str(np.datetime64(int(np.clip(day, -700_000, 2_900_000)), "D"))
-    return Value(column.name, text, min(1.0, max(0.0, share)))
+def _text(objective: Any, answer: Any) -> str:
+    if isinstance(objective, Labels):
+        there = [str(place) for place, label in enumerate(answer) if label]
+        return f"labels {', '.join(there)}" if there else "no label"
+    parts = answer if isinstance(answer, list) else [answer]
+    return ", ".join(f"{part:.3g}" if isinstance(part, float) else str(part) for part in parts)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.inspection import permutation_importance
 from sklearn.metrics import r2_score
 
-from protopinv.estimators.evaluation import BINS, evaluate
+from protopinv.estimators.evaluation import Reliability, evaluate
 from protopinv.objective import Classes, Numbers
 from protopinv.report.charts import Axes, bars, density, number, reliability
 from protopinv.report.content import Fact, names_of
@@ -145,12 +145,10 @@ def _charts(
 
 
 def _calibration(sure: Array, right: NDArray[np.bool_]) -> Markup:
-    """Groups of answers that are about as sure, as ``calibration_error`` makes them."""
-    group = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
-    count = np.bincount(group, minlength=BINS)
-    mean, share = (np.bincount(group, part, BINS) for part in (sure, right.astype(np.float64)))
-    there = np.flatnonzero(count)
-    bins = [(mean[i] / count[i], share[i] / count[i], count[i] / len(sure)) for i in there]
+    """Groups of answers that are about as sure, as ``evaluate`` makes them."""
+    found = Reliability.of(sure, right)
+    shares = found.mass / found.mass.sum()
+    bins = list(zip(found.sure.tolist(), found.right.tolist(), shares.tolist(), strict=True))
     return reliability("Calibration: how sure answers are and how often they are right", bins)
 
 

@@ -32,12 +32,14 @@ class ArrowRows(RowSource):
         features: Sequence[str] | None = None,
         drop: Sequence[str] = (),
         weight: str | None = None,
+        separator: str | None = None,
+        encoding: str | None = None,
         root: Path | None = None,
         memory: int = IN_MEMORY_BYTES,
         cache: str | Path | None = "auto",
     ) -> None:
         require("pyarrow", extra="stream", why="Reading rows that need not fit in memory")
-        self._files = {_name(path, root): opened(path) for path in files}
+        self._files = {_name(path, root): opened(path, separator, encoding) for path in files}
         # a file without rows may not know its types
         full = [item for item in self._files.items() if any(n for _, n in item[1].blocks())]
         first_name, first = next(iter(full or self._files.items()))

@@ -21,7 +21,7 @@ SUFFIXES = {
 CSV_BLOCK_BYTES = 2**24
 
 
-def opened(path: Path) -> "FileRows":
+def opened(path: Path, separator: str | None = None, encoding: str | None = None) -> "FileRows":
     """A file by the kind that its name says; raises DataError for what cannot be read."""
     kind = SUFFIXES.get(path.suffix.lower())
     if kind is None:
@@ -32,13 +32,14 @@ def opened(path: Path) -> "FileRows":
         raise DataError(
             f"A file of rows must not be empty. {path} has no bytes. Remove it, or write it again."
         )
+    if kind != "csv" and (separator or encoding):
+        raise DataError(
+            f"A separator and an encoding are of CSV files. {path.name} is {kind}. Leave them out."
+        )
     try:
-        kinds: dict[str, type[_Parquet | _Arrow | _Csv]] = {
-            "parquet": _Parquet,
-            "arrow": _Arrow,
-            "csv": _Csv,
-        }
-        return kinds[kind](path)
+        if kind == "csv":
+            return _Csv(path, separator or ",", encoding or "utf-8")
+        return (_Parquet if kind == "parquet" else _Arrow)(path)
     except (OSError, ValueError) as error:
         if isinstance(error, DataError):
             raise
@@ -141,17 +142,18 @@ class _Csv(FileRows):
     One pass finds the lines and the types. A line break inside quotes must not lie on a cut.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, separator: str, encoding: str) -> None:
         super().__init__(path)
         import pyarrow as pa
-        from pyarrow import csv
 
+        self._separator, self._encoding = separator, encoding
+        _require_lines(encoding)
         self._cuts = _stretches(path)
         with path.open("rb") as file:
             self._header = file.readline()
         kinds: dict[str, Any] = {}
         for start, end in self._cuts or [(0, 0)]:  # the header alone has names
-            table = csv.read_csv(pa.py_buffer(self._header + _bytes(path, start, end)))
+            table = self._table(start, end)
             self._lengths.append(table.num_rows)
             for field in table.schema:
                 before = kinds.get(field.name, field.type)
@@ -159,12 +161,10 @@ class _Csv(FileRows):
         self._schema = pa.schema(list(kinds.items()))
 
     def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        import pyarrow as pa
         from pyarrow import csv
 
-        text = self._header + _bytes(self.path, *self._cuts[block.number])
-        table = csv.read_csv(
-            pa.py_buffer(text),
+        table = self._table(
+            *self._cuts[block.number],
             read_options=csv.ReadOptions(use_threads=False),
             convert_options=csv.ConvertOptions(
                 include_columns=list(columns), column_types=self._schema
@@ -172,9 +172,37 @@ class _Csv(FileRows):
         )
         yield from table.combine_chunks().to_batches(max_chunksize=rows)
 
+    def _table(self, start: int, end: int, **options: Any) -> Any:
+        """A stretch of lines below the header."""
+        import pyarrow as pa
+        from pyarrow import csv
+
+        raw = self._header + _bytes(self.path, start, end)
+        if self._encoding != "utf-8":
+            raw = raw.decode(self._encoding).encode()
+        parse = csv.ParseOptions(delimiter=self._separator)
+        return csv.read_csv(pa.py_buffer(raw), parse_options=parse, **options)
+
     def digest(self) -> str:
         return digest(
-            *(_bytes(self.path, start, min(end, start + 4096)) for start, end in self._cuts)
+            *(_bytes(self.path, start, min(end, start + 4096)) for start, end in self._cuts),
+            f"{self._separator} {self._encoding}".encode(),
+        )
+
+
+def _require_lines(encoding: str) -> None:
+    """Raise DataError unless lines end in it as they do in ASCII, so that a file can be cut."""
+    try:
+        ends_alike = "\n\n".encode(encoding).endswith(b"\n\n")
+    except LookupError:
+        raise DataError(
+            f"An encoding must be known to Python. Got {encoding!r}. Use for example utf-8 or "
+            "cp1252."
+        ) from None
+    if not ends_alike:
+        raise DataError(
+            f"A CSV file that is read a piece at a time must end its lines as ASCII does. "
+            f"{encoding} does not. Convert it to utf-8."
         )
 
 

@@ -17,13 +17,16 @@ def open_rows(
     weight: str | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
+    separator: str | None = None,
+    encoding: str | None = None,
     memory: int = IN_MEMORY_BYTES,
     cache: str | Path | None = "auto",
 ) -> ArrowRows:
     """The rows of a Parquet, Arrow or CSV file, or of all such files in a folder and below it.
 
     ``target`` and ``weight`` name columns; features are all others but those in ``drop``, unless
-    ``features`` names them. Rows of up to ``memory`` bytes are read once and kept in memory; more
+    ``features`` names them. CSV files have commas and UTF-8, unless ``separator`` and ``encoding``
+    say otherwise. Rows of up to ``memory`` bytes are read once and kept in memory; more
     are read again for every pass over them, a few at a time. ``cache`` is a folder where rows are
     kept as plain numbers meanwhile, which are read several times faster than files are decoded:
     "auto" is the system's folder for temporary files, if these would take at most half of its free
@@ -32,6 +35,7 @@ def open_rows(
     path = Path(path)
     targets = [target] if isinstance(target, str) else list(target)
     options: dict[str, Any] = {"weight": weight, "features": features, "drop": drop}
+    options |= {"separator": separator, "encoding": encoding}
     options |= {"memory": memory, "cache": cache}
     if path.is_file():
         return ArrowRows([path], targets, root=path.parent, **options)

@@ -36,7 +36,8 @@ class EpochReport:
     are to be run at most. Where folds are judged by the pass that trains them, what is known of
     held-out rows is that of the epoch before, and zero for members that hold none. While several
     candidates are looked at, of which one will be kept, ``look`` is the number of this one. Every
-    epoch passes over ``n_rows``, on all ranks together; ``bytes_read`` is of this rank.
+    epoch passes over ``n_rows``, on all ranks together; ``bytes_read`` is of this rank. ``lr`` is
+    the learning rate of the last step.
     """
 
     epoch: int
@@ -48,6 +49,20 @@ class EpochReport:
     look: int | None = None
     n_rows: int = 0
     bytes_read: int = 0
+    lr: tuple[float, ...] = ()
+
+    def means(self) -> dict[str, float | None]:
+        """Losses and score as plain numbers, of validation over members that hold rows out.
+
+        None for what is not known.
+        """
+        held_loss, held_score = self.validation_loss, self.validation_score
+        loss = score = None
+        if held_loss is not None and held_score is not None:
+            holds = held_loss != 0
+            holds = holds if bool(holds.any()) else ~holds  # all of them may be without any loss
+            loss, score = float(held_loss[holds].mean()), float(held_score[holds].mean())
+        return {"loss": float(self.loss.mean()), "validation_loss": loss, "validation_score": score}
 
 
 # One that returns True ends the training there.
@@ -187,6 +202,7 @@ class Run:
             state,
             n_rows=n_rows,
             bytes_read=self.rows.bytes_read,
+            lr=tuple(self._rates[-1]),
         )
 
     def _validated(self, rows: AnyRows, epoch: int) -> tuple[Tensor, Tensor]:

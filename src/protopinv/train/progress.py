@@ -141,9 +141,8 @@ def _bytes(number: float) -> str:
 
 
 def _numbers(report: EpochReport) -> str:
-    """Means, where several are trained side by side; of validation over those that have it."""
-    text = f"loss {float(report.loss.mean()):.4f}"
-    if report.validation_loss is not None:
-        held = report.validation_loss[report.validation_loss > 0]
-        text += f" validation loss {float(held.mean()):.4f}"
-    return text
+    """Means, where several are trained side by side."""
+    means = report.means()
+    text = f"loss {means['loss']:.4f}"
+    held = means["validation_loss"]
+    return text if held is None else f"{text} validation loss {held:.4f}"
