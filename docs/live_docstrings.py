@@ -13,7 +13,7 @@ MADE = {
 }
 
 
-class LiveDocstrings(griffe.Extension):  # type: ignore[misc]
+class LiveDocstrings(griffe.Extension):
     """Reads them off the class itself; everything else is read from the source."""
 
     def on_class_instance(self, *, cls: griffe.Class, **_: Any) -> None:

@@ -68,9 +68,7 @@ def test_times_in_the_readme_are_those_of_small_tables() -> None:
 
 def test_the_size_in_the_readme_is_that_of_the_record() -> None:
     cell = newest_records(RECORDS)["shipping-cpu"]["cells"]["digits, p = 30, h = 64"]
-    tiny = cell["c int8"]
+    tiny = cell["int8"]
     flash, memory = (tiny["code"] + tiny["constants"]) / 1000, tiny["ram"] / 1000
-    words = (
-        "digit recogniser with {:.2f} % on {} test images takes {:.1f} kB of flash and {:.1f} kB"
-    )
+    words = "with {:.2f} % on {} test images takes {:.1f} kB of flash and {:.1f} kB of RAM"
     assert words.format(100 * cell["score"], tiny["rows"], flash, memory) in TEXT
