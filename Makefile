@@ -4,8 +4,10 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Any broken link, and anything that another host would be asked for, is an error.
+SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-.PHONY: setup demo test check bench paper ablations accuracy contest small docs clean
+.PHONY: setup demo test check bench paper ablations accuracy contest small docs release clean
 
 setup: $(READY)
 
@@ -27,6 +29,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
+	$(SITE)
 
 # Measurements take OPTIONS, for example: make paper OPTIONS=--quick
 bench: $(READY)
@@ -37,6 +40,11 @@ paper ablations accuracy contest small: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py
+	$(SITE)
+
+# In a new environment, without constraints.txt; PIP_CONSTRAINT may name a file that pins torch alone.
+release: $(READY)
+	$(BIN)/python .ci/release.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) site dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -162,7 +162,7 @@ def _figure(classes: Field, numbers: Field) -> bytes:
     matplotlib = require("matplotlib", extra="report", why="Drawing a figure")
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context({**STYLE, "axes.grid.axis": "x"}):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7.2, 2.5), layout="constrained")
         panels = (
             (classes, "accuracy, %, mean of {} tables"),
@@ -178,10 +178,8 @@ def _figure(classes: Field, numbers: Field) -> bytes:
 def _dots(axes: Any, field: Field) -> None:
     means = {s.name: 100 * s.mean for s in standings(field, REFERENCE) if s.mean is not None}
     names = sorted((name for name in SHOWN if name in means), key=lambda name: means[name])
-    lowest = min(means[name] for name in names)
     for height, name in enumerate(names):
         colour = "tab:blue" if name in OURS else "0.4"
-        axes.plot([lowest - 0.5, means[name]], [height, height], color=colour, linewidth=1)
         axes.plot([means[name]], [height], "o", color=colour, markersize=5)
         axes.annotate(
             f"{means[name]:.1f}",
@@ -192,4 +190,4 @@ def _dots(axes: Any, field: Field) -> None:
             color=colour,
         )
     axes.set_yticks(range(len(names)), [SHOWN[name] for name in names])
-    axes.set_xlim(lowest - 0.5, max(means[name] for name in names) + 0.35)
+    axes.margins(x=0.15)
