@@ -1,6 +1,8 @@
 # Every target sets up what it needs, in .venv, through the versions in constraints.txt.
-# The Python that constraints.txt was tested with, or whatever there is from 3.11 on.
-PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3,$(shell command -v $(name))))
+# The Python that constraints.txt was tested with, or whatever there is and runs from 3.11 on.
+NEW_ENOUGH := import sys, venv; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3 python,\
+	$(shell $(name) -c '$(NEW_ENOUGH)' 2>/dev/null && echo $(name))))
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -12,6 +14,7 @@ SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "protopinv needs Python 3.11 or newer, and none was found." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $(READY)

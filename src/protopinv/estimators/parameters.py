@@ -110,13 +110,13 @@ def documented(estimator: Estimator) -> Estimator:
         if name in SHARED_TEXT:
             entries.append(SHARED_TEXT[name])
         elif name in by_name and name not in (*STEM, *COPIES):
-            kind, text = _type_name(by_name[name]), by_name[name].metadata["help"]
+            kind, text = type_name(by_name[name]), by_name[name].metadata["help"]
             entries.append(f"{name} : {kind}, default={parameter.default!r}\n        {text}")
     estimator.__doc__ = (estimator.__doc__ or "").replace("{parameters}", "\n    ".join(entries))
     return estimator
 
 
-def _type_name(item: Field[Any]) -> str:
+def type_name(item: Field[Any]) -> str:
     """A type as scikit-learn's docstrings write it."""
     kind: Any = item.type
     if get_origin(kind) is Literal:
