@@ -129,6 +129,13 @@ def is_about(said: str, printed: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_block_escapes(page: Path) -> None:
+    found = blocks_of(page)
+    assert len(re.findall(r"^\s*```", page.read_text(encoding="utf-8"), re.M)) == 2 * len(found)
+    assert {block.kind for block in found} <= {*RUN, "text", "yaml"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_to_files(page: Path) -> None:
     text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     lost = [link for link in LINK.findall(text) if not (page.parent / link).exists()]
