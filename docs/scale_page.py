@@ -25,10 +25,14 @@ rows = open_rows("big/", target="y")
 model = ProtoPINVClassifier(random_state=0).fit(rows, checkpoint="run.checkpoint", resume=True)
 ```
 
-The same on the command line, on one core, and with two processes on one machine:
+The same on the command line, and below with two processes on one machine:
 
 ```sh
 protopinv train big/ --target y -o model.safetensors --checkpoint run.checkpoint --resume
+```
+
+<!-- not run: tests/train/test_ranks.py runs torchrun -->
+```sh
 torchrun --nproc-per-node 2 -m protopinv train big/ --target y -o model.safetensors
 ```
 
@@ -65,6 +69,7 @@ at the end it is checked that the banks are, bit for bit. Noise on rows is each 
 
 On several machines, the same command on each of them:
 
+<!-- not run: needs four machines -->
 ```sh
 torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint node0:29400 \\
     --max-restarts 3 -m protopinv train /data/big --target y -o model.safetensors \\
@@ -73,6 +78,7 @@ torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint node0
 
 All ranks read the same folder; rank 0 writes the checkpoint and the model. With Slurm:
 
+<!-- not run: needs Slurm -->
 ```sh
 #!/bin/bash
 #SBATCH --nodes=4 --ntasks-per-node=1 --gpus-per-node=8 --signal=TERM@120

@@ -1,53 +1,18 @@
-"""The README's examples run, and say what they should; its figures are those of records."""
+"""The figures of the README are those of records; test_pages.py runs its commands and code."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.tables.standings import contest_of, field_of, results, standings
+from benchmarks.tables.suite import Task
 from protopinv.bench.record import newest_records
 
 README = Path(__file__).parents[1] / "README.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-# What each prints at least: accuracy, R2, micro-F1, accuracy twice.
-LEAST = {
-    "a classifier": 0.93,
-    "a regressor": 0.25,
-    "several labels": 0.65,
-    "a frame": 0.9,
-    "a quick fit": 0.9,
-}
-
-
-def test_there_is_a_bound_for_every_example() -> None:
-    assert len(EXAMPLES) == len(LEAST)
-
-
-@pytest.mark.parametrize("number", range(len(EXAMPLES)), ids=list(LEAST))
-def test_an_example_in_the_readme_runs(number: int, tmp_path: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", EXAMPLES[number]],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    assert float(result.stdout) > list(LEAST.values())[number]
-
-
-def test_the_page_of_tables_shows_what_its_example_prints(tmp_path: Path) -> None:
-    page = (README.parent / "docs" / "tables.md").read_text(encoding="utf-8")
-    (example,), (shown,) = (
-        re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("python", "text")
-    )
-    command = [sys.executable, "-W", "error", "-c", example]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert result.stdout == shown
+RECORDS = README.parent / "benchmarks" / "records"
+TEXT = " ".join(README.read_text(encoding="utf-8").split())
 
 
 @pytest.mark.parametrize(
@@ -55,42 +20,55 @@ def test_the_page_of_tables_shows_what_its_example_prints(tmp_path: Path) -> Non
     [("accuracy of {} %", "quick"), ("LightGBM {} %", "lightgbm"), ("CatBoost {} %", "catboost")],
 )
 def test_figures_of_adult_are_those_of_the_record(words: str, who: str) -> None:
-    cells = newest_records(README.parent / "benchmarks" / "records")["frames-cpu"]["cells"]
+    cells = newest_records(RECORDS)["frames-cpu"]["cells"]
     mean = np.mean([cells[f"adult/{who}/{seed}"]["score"] for seed in range(3)])
-    text = " ".join(README.read_text(encoding="utf-8").split())
-    assert words.format(f"{100 * mean:.2f}") in text
+    assert words.format(f"{100 * mean:.2f}") in TEXT
 
 
 @pytest.mark.parametrize(
-    ("title", "name"),
+    ("task", "n_tables", "words"),
     [
-        ('`effort="quick"`', "quick"),
-        ('`effort="balanced"`', "balanced"),
-        ('`effort="best"`', "best"),
-        ("CatBoost", "catboost"),
-        ("TabM (pytabkit)", "tabm"),
-        ("RealMLP-TD-S (pytabkit)", "realmlp"),
-        ("LightGBM", "lightgbm"),
-        ("scikit-learn's MLP, scaled", "scikit-mlp"),
+        (
+            "classification",
+            36,
+            "accuracy of our default is {balanced:.2f} %; CatBoost has {catboost:.2f} %, LightGBM "
+            "{lightgbm:.2f} %, scikit-learn's MLP on scaled columns {scikit-mlp:.2f} %",
+        ),
+        (
+            "regression",
+            22,
+            "mean R2 is {balanced:.1f} %, against {catboost:.1f} %, {lightgbm:.1f} % and "
+            "{scikit-mlp:.1f} %",
+        ),
     ],
 )
-def test_figures_in_the_readme_are_those_of_the_records(title: str, name: str) -> None:
-    newest = newest_records(README.parent / "benchmarks" / "records")
-    record = contest_of(newest.values(), "confirmation")
+def test_scores_in_the_readme_are_those_of_the_contest(
+    task: Task, n_tables: int, words: str
+) -> None:
+    record = contest_of(newest_records(RECORDS).values(), "confirmation")
     assert record is not None
-    found = results(record)
-    fields = [field_of(found, task) for task in ("classification", "regression")]
-    classes, numbers = (
-        next(s for s in standings(field, "balanced") if s.name == name) for field in fields
+    field = field_of(results(record), task)
+    means = {s.name: 100 * s.mean for s in standings(field, "balanced") if s.mean is not None}
+    assert len(field.tables) == n_tables
+    assert re.sub(r"\{(.+?):(.+?)\}", lambda m: format(means[m[1]], m[2]), words) in TEXT
+
+
+def test_times_in_the_readme_are_those_of_small_tables() -> None:
+    cells = newest_records(RECORDS)["small-cpu"]["cells"]
+    tables = [cells[f"table/{name}"] for name in ("iris", "wine", "breast_cancer")]
+    quick, default = (
+        sorted(table["seconds"][who] for table in tables)
+        for who in ("protopinv, quick", "protopinv")
     )
-    assert [len(field.tables) for field in fields] == [36, 22]
-    mine, ours = (
-        np.concatenate([field.fit_seconds[:, field.contestants.index(n)] for field in fields])
-        for n in (name, "balanced")
-    )
-    both = ~np.isnan(mine) & ~np.isnan(ours)
-    assert both.sum() == {"realmlp": 51, "lightgbm": 0, "catboost": 0, "tabm": 0}.get(name, 58)
-    times = f"{mine[both].sum() / ours[both].sum():.2f}" if both.any() else ""
-    cells = [title, f"{100 * classes.mean:.2f} %", f"{100 * numbers.mean:.1f} %", times]
-    shown = next(line for line in README.read_text().splitlines() if line.startswith(f"| {title}"))
-    assert [cell.strip() for cell in shown.strip("|").split("|")] == cells
+    rows = sorted(table["rows"] for table in tables)
+    assert f"tables of {rows[0]} to {rows[-1]} rows (iris, wine, breast cancer)" in TEXT
+    assert f"in {quick[0]:.2f} to {quick[-1]:.2f} seconds on two cores" in TEXT
+    assert f"the default in {default[0]:.2f} to {default[-1]:.2f}" in TEXT
+
+
+def test_the_size_in_the_readme_is_that_of_the_record() -> None:
+    cell = newest_records(RECORDS)["shipping-cpu"]["cells"]["digits, p = 30, h = 64"]
+    tiny = cell["int8"]
+    flash, memory = (tiny["code"] + tiny["constants"]) / 1000, tiny["ram"] / 1000
+    words = "with {:.2f} % on {} test images takes {:.1f} kB of flash and {:.1f} kB of RAM"
+    assert words.format(100 * cell["score"], tiny["rows"], flash, memory) in TEXT

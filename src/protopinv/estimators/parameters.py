@@ -3,7 +3,8 @@
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from protopinv.estimators.images import COPIES, STEM, ConvStem, ImageCopies, flattened
 from protopinv.train.config import AUTO, FIELDS, TrainConfig
@@ -109,18 +110,31 @@ def documented(estimator: Estimator) -> Estimator:
         if name in SHARED_TEXT:
             entries.append(SHARED_TEXT[name])
         elif name in by_name and name not in (*STEM, *COPIES):
-            kind, text = _type_name(by_name[name]), by_name[name].metadata["help"]
+            kind, text = type_name(by_name[name]), by_name[name].metadata["help"]
             entries.append(f"{name} : {kind}, default={parameter.default!r}\n        {text}")
     estimator.__doc__ = (estimator.__doc__ or "").replace("{parameters}", "\n    ".join(entries))
     return estimator
 
 
-def _type_name(item: Field[Any]) -> str:
+def type_name(item: Field[Any]) -> str:
     """A type as scikit-learn's docstrings write it."""
     kind: Any = item.type
     if get_origin(kind) is Literal:
         words = (AUTO, *get_args(kind)) if item.metadata["auto"] else get_args(kind)
         return "{" + ", ".join(map(repr, words)) + "}"
-    text = kind.__name__ if isinstance(kind, type) else str(kind)
-    text = text.replace("collections.abc.", "").replace("typing.", "")
+    text = " | ".join(map(_written, get_args(kind) if _is_union(kind) else (kind,)))
     return f"{text} | {AUTO!r}" if item.metadata["auto"] else text
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in (Union, UnionType)
+
+
+def _written(kind: Any) -> str:
+    """One of several types, or the words that are allowed besides."""
+    if get_origin(kind) is Literal:
+        return " | ".join(map(repr, get_args(kind)))
+    if kind is NoneType:
+        return "None"
+    text = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+    return text.replace("collections.abc.", "").replace("typing.", "")
