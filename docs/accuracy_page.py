@@ -9,7 +9,7 @@ from results_page import recipe
 
 from benchmarks.images.accuracy import accuracy_table
 from benchmarks.images.contenders import ROWS
-from benchmarks.paper.text import NAMES
+from benchmarks.paper.names import NAMES
 from protopinv.bench.markdown import markdown
 from protopinv.bench.scores import percent
 from protopinv.bench.tasks import DATASETS, HELD_OUT

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from benchmarks.paper.evidence import MEASURES, Ablations, gap_correlation, gap_points
 from benchmarks.paper.sweeps import SWEEPS
-from benchmarks.paper.text import NAMES
+from benchmarks.paper.names import NAMES
 from benchmarks.paper.verdicts import COSINE, best_constant
 from protopinv.report import Panel, Series, plot, save_figure
 

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.choices import require_some
 from benchmarks.images.contenders import MOST_PASSES, MOST_TRAINED, ROWS, Row, contenders
 from benchmarks.paper.table1 import chosen, scored
-from benchmarks.paper.text import NAMES
+from benchmarks.paper.names import NAMES
 from protopinv.bench.markdown import markdown
 from protopinv.bench.plans import record_name, require_counts
 from protopinv.bench.record import Record, Say
