@@ -136,7 +136,7 @@ def test_an_epoch_is_linear_in_the_rows_and_only_the_solves_are_not(generator: G
 
 
 def test_the_complexity_leaves_out_the_first_layer(generator: Generator) -> None:
-    """Products of the listing's first solve grow with d^2, and d is in none of the paper's terms."""
+    """Products of the listing's first solve grow with d^2; no term of the paper has d in it."""
     p, h = 20, 16
 
     def products(d: int) -> int:
@@ -155,7 +155,7 @@ def test_the_complexity_leaves_out_the_first_layer(generator: Generator) -> None
 def test_the_ridge_bounds_lemma_1_whatever_the_smallest_singular_value(
     smallest: float, generator: Generator
 ) -> None:
-    """C_2 = max s / (s^2 + ridge) is below 1 / s_min and below 1 / (2 sqrt(ridge)), always finite."""
+    """C_2 = max s / (s^2 + ridge) is below 1 / s_min, and below 1 / (2 sqrt(ridge)) for any s."""
     U, _ = torch.linalg.qr(draw(generator, 3, 3))
     A = (
         U
@@ -263,8 +263,9 @@ def test_the_last_term_of_proposition_1_needs_a_bounded_loss() -> None:
 def test_the_listing_overwrites_what_it_calls_next() -> None:
     """F is torch.nn.functional until a line of the listing makes it the training rows."""
     X_train, y_train = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
-    listing = "F = torch.cat([torch.ones(4, 1), X_train], 1)\nloss = F.cross_entropy(F[:, :2], y_train)"
-    names = {"torch": torch, "F": torch.nn.functional, "X_train": X_train, "y_train": y_train}
+    listing = "F = add_bias(X_train)\nloss = F.cross_entropy(F[:, :2], y_train)"
+    names = {"F": torch.nn.functional, "torch": torch, "add_bias": with_bias}
+    names |= {"X_train": X_train, "y_train": y_train}
     with pytest.raises(AttributeError, match="cross_entropy"):
         exec(listing, names)
     exec(listing.replace("loss = F.", "loss = torch.nn.functional."), names)

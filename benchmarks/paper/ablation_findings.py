@@ -14,7 +14,7 @@ from benchmarks.paper.evidence import (
     gap_correlation,
     held_out,
 )
-from benchmarks.paper.findings import Find, Finding, Sources
+from benchmarks.paper.findings import Find, Finding, Sources, settled
 from benchmarks.paper.names import NAMES
 from benchmarks.paper.sweeps import DEPTHS, OFF_BY_TEN, depth_label
 from protopinv.bench.record import Cell
@@ -107,9 +107,7 @@ def _all(sources: Sources) -> list[Ablations]:
 def _ridge_note(data: Ablations) -> str:
     fixed, learned = (data.score("ridge", label) for label in ("both fixed", "first learned"))
     skipped = sum(cell["skipped_steps"] for cell in data.runs("ridge", "first learned"))
-    return (
-        f"{NAMES[data.dataset]} %: fixed {fixed}, learned {learned}, {skipped} steps skipped"
-    )
+    return f"{NAMES[data.dataset]} %: fixed {fixed}, learned {learned}, {skipped} steps skipped"
 
 
 def time_to_best(sources: Sources) -> Finding:
@@ -158,9 +156,7 @@ def _log_roughness(cell: Cell) -> float:
 
 def dropout_hurts(sources: Sources) -> Finding:
     """Every rate against none."""
-    return Finding(
-        deciding.often_less, each(sources, lambda data: data.against_first("dropout"))
-    )
+    return Finding(deciding.often_less, each(sources, lambda data: data.against_first("dropout")))
 
 
 def dropout_hurts_fashion(sources: Sources) -> Finding:
@@ -225,9 +221,7 @@ def kappa_predicts(sources: Sources) -> Finding:
 
 def conditioning_pays(sources: Sources) -> Finding:
     """The gap with the strongest penalty on conditioning against none."""
-    compared = each(
-        sources, lambda data: {"gap": data.difference("condition", "1.0", "0.0", _gap)}
-    )
+    compared = each(sources, lambda data: {"gap": data.difference("condition", "1.0", "0.0", _gap)})
     notes = []
     for data in _all(sources):
         kappa = [
@@ -251,7 +245,7 @@ def depth(sources: Sources) -> Finding:
     deep = [depth_label(layers) for layers in DEPTHS if layers > 3]
 
     def compare(data: Ablations) -> Named:
-        return {f"{label} against {first}": data.difference("depth", label, first) for label in deep}
+        return _pairs("depth", tuple((label, first) for label in deep), data)
 
     notes = []
     for data in _all(sources):
@@ -284,3 +278,12 @@ def few_prototypes(sources: Sources) -> Finding:
 def _spread(data: Ablations, p: str) -> list[float]:
     runs = [data.runs("few", f"{p}, ridge x {factor:g}") for factor in OFF_BY_TEN]
     return [held_out(cells[0]) - min(map(held_out, cells[1:])) for cells in zip(*runs, strict=True)]
+
+
+def steps_skipped(sources: Sources) -> Finding:
+    """How often the guard had something to do, in all runs of the ablations."""
+    every = [data.trouble for data in _all(sources)]
+    runs, skipped, cuts = (sum(found) for found in zip(*every, strict=True))
+    judgement: deciding.Judgement = "confirmed" if skipped else "different"
+    note = f"in {runs:,} runs {skipped} steps had to be skipped and {cuts} rates cut"
+    return settled(judgement, note)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -203,7 +202,9 @@ def chosen_changes(
     """What each setting changes, with the choice that did best where choices are made."""
     found = {}
     for place, setting in settings.items():
-        options = [{**setting.changes, **choice} for choice in some_of(setting.choices, quick=quick)]
+        options = [
+            {**setting.changes, **choice} for choice in some_of(setting.choices, quick=quick)
+        ]
         scores = [cells[run_key(recipe, each, CHOOSING, 0)]["held_out"] for each in options]
         best = max(range(len(options)), key=lambda number: scores[number], default=None)
         found[place] = setting.changes if best is None else options[best]
@@ -216,5 +217,3 @@ def run_key(recipe: Parameters, changes: Parameters, split: int, seed: int) -> s
     given = plain(changes)
     real = {name: given[name] for name in sorted(given) if defaults[name] != given[name]}
     return f"run/{json.dumps(real)}/split{split}/seed{seed}"
-
-

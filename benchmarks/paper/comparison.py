@@ -52,6 +52,11 @@ class Difference:
         """Seen, and below zero."""
         return self.is_seen and self.mean < 0
 
+    @property
+    def brief(self) -> str:
+        """The mean and its margin."""
+        return f"{self.mean:+.2f} ± {self.margin:.2f}"
+
     def __str__(self) -> str:
         p = self.p if self.adjusted is None else self.adjusted
         shown = "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
@@ -61,9 +66,7 @@ class Difference:
         if self.unit == "times":  # kept as logarithms to the base 2
             middle, low, high = (2**value for value in (self.mean, self.low, self.high))
             return f"x {middle:.2f}, from {low:.2f} to {high:.2f}"
-        return f"{self.mean:+.2f} ± {self.margin:.2f}" + (
-            f" {self.unit}" if self.unit != "points" else ""
-        )
+        return self.brief + (f" {self.unit}" if self.unit != "points" else "")
 
 
 def paired(

@@ -120,7 +120,10 @@ def _decays(_: Parameters) -> Settings:
     names = ("input_decay", "hidden_decay")
     joint = tuple(dict.fromkeys(names, decay) for decay in DECAYS)
     apart = tuple(dict(zip(names, pair, strict=True)) for pair in product(DECAYS, DECAYS))
-    return {"one decay, best of 4": Setting({}, joint), "two decays, best of 16": Setting({}, apart)}
+    return {
+        "one decay, best of 4": Setting({}, joint),
+        "two decays, best of 16": Setting({}, apart),
+    }
 
 
 def _output_decays(_: Parameters) -> Settings:

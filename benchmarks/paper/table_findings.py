@@ -108,7 +108,7 @@ def _trade(found: list[Difference], ours: TableRow, other: TableRow) -> Judgemen
     behind = any(value.is_less for value in found)
     ahead = any(value.is_more for value in found)
     smaller, quicker = ours.shipped < other.shipped, ours.seconds < other.seconds
-    if not behind and (ahead or smaller or quicker) and (smaller or quicker):
+    if not behind and (smaller or quicker):
         return "confirmed" if smaller and quicker else "different"
     return "different" if ahead or smaller or quicker else "wrong"
 
@@ -273,3 +273,22 @@ def on_device(sources: Sources) -> Finding:
         "What exports take in flash is on the page on export"
     )
     return settled(judgement, note)
+
+
+def stems(sources: Sources) -> Finding:
+    """What a stem adds to our network of the same budget, on the test sets."""
+    compared = {}
+    for dataset, name in NAMES.items():
+        one, stem = (
+            [
+                100 * cell["test"]
+                for key, cell in sources.record(f"accuracy-{row}-{dataset}-cuda", "make accuracy")[
+                    "cells"
+                ].items()
+                if key.startswith(f"test/{row}/protopinv/")
+            ]
+            for row in ("one", "stem")
+        )
+        compared[f"{name}, with a stem against without"] = unpaired(stem, one)
+    note = "judged is whether flat rows cost accuracy; stems of fixed filters are in the library"
+    return Finding(deciding.more, compared, note)

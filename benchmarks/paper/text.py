@@ -39,7 +39,7 @@ def _sweep_rows(every: Sequence[Ablations], sweep: str) -> list[list[str]]:
         for data in every:
             row.append(str(data.score(sweep, label)))
             found = data.difference(sweep, label, first)
-            row.append("" if label == first else f"{found.mean:+.2f} ± {found.margin:.2f}")
+            row.append("" if label == first else found.brief)
         rows.append(row)
     return rows
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.paper.table_verdicts import table_verdicts
+from benchmarks.paper.theory_verdicts import theory_verdicts
 
 from benchmarks.paper.ablations import SEARCHED_PARTS, cell_key
 from benchmarks.paper.evidence import Ablations, rank_correlation
@@ -13,9 +15,7 @@ from benchmarks.paper.methods import METHODS
 from benchmarks.paper.recipes import RECIPES
 from benchmarks.paper.sweeps import SWEEPS, decay_label
 from benchmarks.paper.table1 import table_rows
-from benchmarks.paper.table_verdicts import table_verdicts
 from benchmarks.paper.text import paper_table, sweep_tables
-from benchmarks.paper.theory_verdicts import theory_verdicts
 from benchmarks.paper.verdicts import CLAIMS, verdicts
 from protopinv.bench.markdown import markdown
 from protopinv.bench.record import newest_records

@@ -194,7 +194,7 @@ class Record:
             temporary.write_text(self._text(), encoding="utf-8")
 
     def _begin(self) -> None:
-        """Take a name that no other process has taken meanwhile: a link is never put over a file."""
+        """Take a name that nobody has taken meanwhile: a link is never put over a file."""
         folder, draft = self.path.parent, self.path.with_suffix(f".{os.getpid()}.draft")
         draft.write_text(self._text(), encoding="utf-8")
         try:
