@@ -97,15 +97,15 @@ def meetings(*records: Mapping[str, Any]) -> list[Meeting]:
     for record in records:
         row = next(row for row in ROWS if row.key == record["plan"]["row"])
         ours, mlp = (_tests(record, key) for key in ("protopinv", "mlp"))
-        tests = [[cell["test"] for cell in cells] for cells in (ours, mlp)]
+        ours_tests, mlp_tests = ([100 * cell["test"] for cell in cells] for cells in (ours, mlp))
         winners = [_winner(record, key) for key in ("protopinv", "mlp")]
         found.append(
             Meeting(
                 row,
                 record["plan"]["dataset"],
-                percent(tests[0]),
-                percent(tests[1]),
-                unpaired(*([100 * value for value in values] for values in tests)),
+                percent([cell["test"] for cell in ours]),
+                percent([cell["test"] for cell in mlp]),
+                unpaired(ours_tests, mlp_tests),
                 winners[0] - winners[1],
                 ours[0]["shipped"],
                 mlp[0]["shipped"],

@@ -30,6 +30,7 @@ from protopinv.train.loop import EpochReport
 TRACE_EVERY = 10
 QUICK: Parameters = {"max_epochs": 4, "warmup_epochs": 1}
 CHOOSING = 0  # the split on which choices are made, by its first seed
+_DEFAULTS: Parameters = {**asdict(TrainConfig()), **SHAPE}
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class AblationPlan:
 
     def __post_init__(self) -> None:
         require_some("dataset", (self.dataset,), DATASETS)
-        require_some("sweeps", self.sweeps, SWEEPS)
+        require_some("sweeps", self.sweeps, list(SWEEPS))
         require_counts(self, "splits", "seeds")
         if self.splits > PARTS:
             raise ConfigError(f"splits must be at most {PARTS}. Got {self.splits}. Lower it.")
@@ -212,8 +213,13 @@ def chosen_changes(
 
 
 def run_key(recipe: Parameters, changes: Parameters, split: int, seed: int) -> str:
+    """The name of a run's cell."""
+    return f"{changes_key(recipe, changes)}/split{split}/seed{seed}"
+
+
+def changes_key(recipe: Parameters, changes: Parameters) -> str:
     """The changes that are changes, so that sweeps share what they have in common."""
-    defaults = plain({**asdict(TrainConfig()), **SHAPE, **recipe})
     given = plain(changes)
-    real = {name: given[name] for name in sorted(given) if defaults[name] != given[name]}
-    return f"run/{json.dumps(real)}/split{split}/seed{seed}"
+    usual = {name: plain(recipe.get(name, _DEFAULTS[name])) for name in given}
+    real = {name: given[name] for name in sorted(given) if usual[name] != given[name]}
+    return f"run/{json.dumps(real)}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from scipy.stats import spearmanr
 
-from benchmarks.paper.ablations import chosen_changes, run_key, settings_of
+from benchmarks.paper.ablations import changes_key, chosen_changes, settings_of
 from benchmarks.paper.comparison import Difference, correlation, paired
 from benchmarks.paper.sweeps import SWEEPS
 from protopinv.bench.record import Cell
@@ -48,7 +48,7 @@ class Ablations:
         quick = self.record["plan"]["quick"]
         return chosen_changes(self.record["cells"], settings, self.recipe, quick=quick)
 
-    @property
+    @cached_property
     def recipe(self) -> Parameters:
         """That around which settings lie."""
         recipe: Parameters = self.record["plan"]["recipe"]
@@ -57,12 +57,12 @@ class Ablations:
     def runs(self, sweep: str, label: str) -> list[Cell]:
         """The runs of a setting that judge it, always in the same order of splits and seeds."""
         plan, changes = self.record["plan"], self.chosen[f"{sweep}/{label}"]
-        keys = [
-            run_key(self.recipe, changes, split, seed)
+        name = changes_key(self.recipe, changes)
+        return [
+            self.record["cells"][f"{name}/split{split}/seed{seed}"]
             for split in range(1, plan["splits"] + 1)
             for seed in range(plan["seeds"])
         ]
-        return [self.record["cells"][key] for key in keys]
 
     def labels(self, sweep: str) -> list[str]:
         """The settings of a sweep; the first is what the others are held to."""

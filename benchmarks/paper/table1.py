@@ -85,8 +85,8 @@ def measure_paper(
         for seed, cell in zip(seeds, record.cells_of(jobs, work), strict=True):
             result = f"{100 * cell['test']:.2f} % in {cell['seconds']:.2f} s"
             say(f"{method.key:22} {dataset:14} seed {seed}: {result}")
-    for key, work in side_figures(plan.datasets, device=device, quick=plan.quick).items():
-        record.cell(key, work)
+    for key, figure in side_figures(plan.datasets, device=device, quick=plan.quick).items():
+        record.cell(key, figure)
     record.finish()
     return record
 
@@ -114,7 +114,7 @@ def chosen(record: Record, method: Method, task: Task, plan: Any, device: str) -
 
 def budget(method: Method, plan: Any) -> int:
     """Configurations that are drawn for a method."""
-    return max(1, round(plan.configurations * method.share))
+    return max(1, round(float(plan.configurations) * method.share))
 
 
 def _together(method: Method, task: Task, plan: Any, device: str) -> Scores:

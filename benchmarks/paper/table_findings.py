@@ -122,7 +122,8 @@ def frontier(sources: Sources) -> Finding:
     """Methods of the table that are at least as good as ours in all, by what is shipped."""
     rows = table_rows(sources.table)
     ours = row_of(sources.table, OURS)
-    beaten_by, compared = [], {}
+    beaten_by: list[TableRow] = []
+    compared: dict[str, Difference] = {}
     for row in rows:
         if row.method.key.startswith(OURS):
             continue

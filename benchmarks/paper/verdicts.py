@@ -69,7 +69,8 @@ def verdicts(newest: Mapping[str, Record]) -> list[Verdict]:
     distinct = list(dict.fromkeys(RULES.values()))
     findings = [_stated(sources, find) for find in distinct]
     corrected = holm([finding.compared for finding in findings])
-    told, first = [], {}
+    told: list[Verdict] = []
+    first: dict[Find, str] = {}
     for claim in read_claims():
         find = RULES[claim.key]
         number = distinct.index(find)

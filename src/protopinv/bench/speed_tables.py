@@ -116,7 +116,11 @@ def _others(record: Record) -> Iterator[str]:
     megabytes = cells.get("memory", {}).get("megabytes")
     if megabytes is not None:
         yield f"Peak memory of a full-batch fit over its data: {megabytes:.0f} MB."
-    for name, time in cells.get("start", {}).get("seconds", {}).items():
+    start = cells.get("start", {})
+    if start and not start.get("checked"):  # an early record did not ask how programs ended
+        yield "Start-up times of this record are left out: its programs were not seen to succeed."
+        return
+    for name, time in start.get("seconds", {}).items():
         yield f"A new process, {name}: {readable(time)}."
 
 
