@@ -98,7 +98,10 @@ def meetings(*records: Mapping[str, Any]) -> list[Meeting]:
         row = next(row for row in ROWS if row.key == record["plan"]["row"])
         ours, mlp = (_tests(record, key) for key in ("protopinv", "mlp"))
         ours_tests, mlp_tests = ([100 * cell["test"] for cell in cells] for cells in (ours, mlp))
-        winners = [_winner(record, key) for key in ("protopinv", "mlp")]
+        winners = [
+            100 * statistics.mean(winner_of(record, key)["held_out"])
+            for key in ("protopinv", "mlp")
+        ]
         found.append(
             Meeting(
                 row,
@@ -151,11 +154,19 @@ def _tests(record: Mapping[str, Any], contender: str) -> list[Mapping[str, Any]]
     return [cell for key, cell in record["cells"].items() if key.startswith(prefix)]
 
 
-def _winner(record: Mapping[str, Any], contender: str) -> float:
-    """Percent of the held-out rows, the mean over the seeds of the best finalist."""
-    prefix, tried = f"search/{record['plan']['row']}/{contender}/", dict[str, list[float]]()
+def winner_of(record: Mapping[str, Any], contender: str) -> dict[str, Any]:
+    """The parameters that won a search, and their held-out scores by seed."""
+    prefix = f"search/{record['plan']['row']}/{contender}/"
+    tried: dict[str, list[Mapping[str, Any]]] = {}
     for key, cell in record["cells"].items():
         if key.startswith(prefix) and cell["held_out"] is not None:
-            tried.setdefault(key.rpartition("/")[0], []).append(100 * cell["held_out"])
+            tried.setdefault(key.rpartition("/")[0], []).append(cell)
     most = max(map(len, tried.values()))
-    return max(statistics.mean(found) for found in tried.values() if len(found) == most)
+    finalists = [cells for cells in tried.values() if len(cells) == most]
+    scores = [[cell["held_out"] for cell in cells] for cells in finalists]
+    best = max(range(len(scores)), key=lambda number: statistics.mean(scores[number]))
+    parameters = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in finalists[best][0]["parameters"].items()
+    }
+    return {"parameters": parameters, "held_out": scores[best]}

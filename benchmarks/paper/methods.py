@@ -295,3 +295,8 @@ METHODS = (
         seeds=1,
     ),
 )
+
+
+def methods_on(device: str) -> tuple[str, ...]:
+    """The rows that are measured on a device: on a GPU those that can use it."""
+    return tuple(method.key for method in METHODS if device == "cpu" or not method.on_host)

@@ -3,7 +3,6 @@
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -48,15 +47,15 @@ def take_over(
     n: int,
 ) -> int:
     """Trials of an earlier record that would be made again; how many were taken over."""
-    taken = 0
+    taken = {}
     for number, parameters in enumerate(drawn_of(draw, n)):
         for seed in (0, *MORE_SEEDS):
             key = f"{prefix}/{number}/seed{seed}"
             found = earlier["cells"].get(key)
             if found is not None and found["parameters"] == plain(parameters):
-                record.cell(key, partial(dict, found))
-                taken += 1
-    return taken
+                taken[key] = found
+    record.keep(taken)
+    return len(taken)
 
 
 def search(

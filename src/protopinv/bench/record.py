@@ -173,6 +173,13 @@ class Record:
             self._write()
         return [self.cells[key] for key in jobs]
 
+    def keep(self, cells: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take over cells that are known already; those that are here stay as they are."""
+        missing = {key: plain(cell) for key, cell in cells.items() if key not in self.cells}
+        if missing:
+            self.cells.update(missing)
+            self._write()
+
     def finish(self) -> None:
         """Say that nothing is missing."""
         if not self.content["finished"]:
