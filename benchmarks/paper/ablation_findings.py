@@ -62,7 +62,7 @@ def more_prototypes_on_fashion(sources: Sources) -> Finding:
     data = _on(sources, "fashion-mnist")
     pairs = (("300", "150"), ("600", "150"))
     compared = _pairs("prototypes", pairs, data)
-    return Finding(deciding.may_be_more, compared, _listed(data, "prototypes"))
+    return Finding(deciding.modest_gain, compared, _listed(data, "prototypes"))
 
 
 def _listed(data: Ablations, sweep: str) -> str:

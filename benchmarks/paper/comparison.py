@@ -120,13 +120,22 @@ Named = Mapping[str, Difference]
 
 
 def holm(family: Sequence[Named]) -> list[dict[str, Difference]]:
-    """The same with p-values corrected for the number of comparisons in all of them."""
-    places = [(number, name) for number, named in enumerate(family) for name in named]
-    ordered = sorted(places, key=lambda place: family[place[0]][place[1]].p)
-    corrected = [dict(named) for named in family]
+    """The same with p-values corrected for the number of comparisons in all of them.
+
+    One that several claims share, by its name and its numbers, is one.
+    """
+    ordered = sorted(different(family), key=lambda place: place[1].p)
+    adjusted: dict[tuple[str, Difference], float] = {}
     worst = 0.0
-    for rank, (number, name) in enumerate(ordered):
-        found = family[number][name]
-        worst = max(worst, min(1.0, (len(ordered) - rank) * found.p))
-        corrected[number][name] = replace(found, adjusted=worst)
-    return corrected
+    for rank, place in enumerate(ordered):
+        worst = max(worst, min(1.0, (len(ordered) - rank) * place[1].p))
+        adjusted[place] = worst
+    return [
+        {name: replace(found, adjusted=adjusted[name, found]) for name, found in named.items()}
+        for named in family
+    ]
+
+
+def different(family: Sequence[Named]) -> set[tuple[str, Difference]]:
+    """The comparisons of a family, each once."""
+    return {place for named in family for place in named.items()}

@@ -15,6 +15,7 @@ Judgement = Literal["confirmed", "different", "wrong", "inconclusive", "not test
 Decide = Callable[[Named], Judgement]
 
 WORTH = 0.2  # points of accuracy; less is not worth speaking of
+MODEST = 1.0  # points; more is not modest
 PREDICTS = 0.5  # a rank correlation that predicts something
 ABOUT = 0.05  # how far a number said to be "about" another may be from it, as a share
 
@@ -40,6 +41,14 @@ def may_be_more(found: Named) -> Judgement:
     if any(value.is_more for value in values):
         return "confirmed"
     return "wrong" if all(value.high < WORTH for value in values) else "inconclusive"
+
+
+def modest_gain(found: Named) -> Judgement:
+    """Said of one of several: it has somewhat more, and not much."""
+    best = max(found.values(), key=lambda value: value.mean)
+    if best.is_more:
+        return "confirmed" if best.low <= MODEST else "different"
+    return "wrong" if all(value.high < WORTH for value in found.values()) else "inconclusive"
 
 
 def may_be_less(found: Named) -> Judgement:

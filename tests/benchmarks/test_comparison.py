@@ -58,9 +58,12 @@ def test_holm_is_as_in_the_book_and_never_falls() -> None:
 
 
 def test_the_family_decides_what_is_seen() -> None:
-    alone, many = value(p=0.02), [{"claim": value(p=0.02)}] + [{"other": value(p=0.9)}] * 9
-    assert alone.is_seen
-    assert not holm(many)[0]["claim"].is_seen
+    """Nine other comparisons count; one that nine claims share counts once."""
+    claim = {"claim": value(p=0.02)}
+    others = [{f"other {number}": value(p=0.9)} for number in range(9)]
+    assert claim["claim"].is_seen
+    assert not holm([claim, *others])[0]["claim"].is_seen
+    assert holm([claim, *[others[0]] * 9])[0]["claim"].adjusted == pytest.approx(0.04)
 
 
 def value(mean: float = 1.0, margin: float = 0.1, p: float = 0.001) -> Difference:
@@ -86,6 +89,10 @@ UNSURE = value(0.1, 0.5, 0.7)
         (deciding.may_be_more, [MORE, NOTHING], "confirmed"),
         (deciding.may_be_more, [NOTHING, LESS], "wrong"),
         (deciding.may_be_more, [UNSURE, LESS], "inconclusive"),
+        (deciding.modest_gain, [MORE, NOTHING], "confirmed"),
+        (deciding.modest_gain, [value(3.0), NOTHING], "different"),
+        (deciding.modest_gain, [NOTHING, LESS], "wrong"),
+        (deciding.modest_gain, [UNSURE, LESS], "inconclusive"),
         (deciding.may_be_less, [LESS, MORE], "confirmed"),
         (deciding.may_be_less, [MORE, MORE], "wrong"),
         (deciding.may_be_less, [UNSURE, MORE], "inconclusive"),
