@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check bench paper ablations accuracy contest small docs clean
+.PHONY: setup demo test check bench paper ablations accuracy more contest small docs clean
 
 setup: $(READY)
 
@@ -32,7 +32,7 @@ check: $(READY)
 bench: $(READY)
 	$(BIN)/protopinv bench speed $(OPTIONS)
 
-paper ablations accuracy contest small: $(READY)
+paper ablations accuracy more contest small: $(READY)
 	$(BIN)/python -m benchmarks $@ $(OPTIONS)
 
 docs: $(READY)

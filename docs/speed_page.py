@@ -23,11 +23,9 @@ The quick fit of ours was chosen on held-out rows, among nine on the CPU and 24 
 scored on the test set once for each of five seeds. A peer *at its defaults* was not chosen at all,
 so that line favours us; a peer that is *best of nine* was chosen on the same rows as ours.{tuned}
 
-The ratio to the paper's listing on a CPU moves with the machine: nine tenths of our epoch are
-products, which slow down with the cores; a quarter of the listing's is the system handing out
-memory, which does not. The MLP in our own loop shares our kernels for its data pass and its
-update, so what lies between it and our step is the price of the solves; by torch's own operations
-it is slower than ours.
+The ratio to the paper's listing on a CPU moves with the machine. The MLP in our own loop shares our
+kernels for its data pass and its update, so what lies between it and our step is the price of the
+solves; by torch's own operations it is slower than ours.
 """
 
 SMALL = """\
