@@ -152,6 +152,29 @@ def about(number: float, said: float) -> Judgement:
     return "confirmed" if abs(number / said - 1) <= ABOUT else "different"
 
 
+def as_said(*facts: bool) -> Judgement:
+    """Several things are said at once."""
+    return "confirmed" if all(facts) else "different" if any(facts) else "wrong"
+
+
+def does_not_grow(power: float) -> Judgement:
+    """Said of a time that grows as a size to this power."""
+    return "wrong" if power > 0.5 else "different" if power > 0.1 else "confirmed"
+
+
+def favourable(found: list[Difference], *, smaller: bool, quicker: bool) -> Judgement:
+    """A trade of accuracy, size and time: nowhere seen behind, and smaller and quicker besides."""
+    behind, ahead = any(v.is_less for v in found), any(v.is_more for v in found)
+    if smaller and quicker and not behind:
+        return "confirmed"
+    return "different" if ahead or smaller or quicker else "wrong"
+
+
+def of_all(found: list[Judgement]) -> Judgement:
+    """What can be said of several: the same for each, or else that they differ."""
+    return found[0] if len(set(found)) == 1 else "different"
+
+
 def _turned(value: Difference) -> Difference:
     return Difference(
         -value.mean, value.margin, value.n, value.p, value.unit, adjusted=value.adjusted

@@ -70,85 +70,62 @@ def other_gpu(*methods: str) -> Find:
     return find
 
 
+def _against(sources: Sources, other: TableRow) -> dict[str, Difference]:
+    """Ours minus another method, on every data set."""
+    return {
+        f"{NAMES[dataset]}, ours against {other.method.title}": unpaired(
+            tests(sources.table, OURS, dataset), tests(sources.table, other.method.key, dataset)
+        )
+        for dataset in other.scores
+    }
+
+
 def ahead_of(*methods: str) -> Find:
     """Accuracy, numbers shipped and seconds against each of these methods."""
 
     def find(sources: Sources) -> Finding:
-        compared: dict[str, Difference] = {}
-        ours, notes = row_of(sources.table, OURS), []
+        ours = row_of(sources.table, OURS)
         others = [row_of(sources.table, method) for method in methods]
-        for other in others:
-            for dataset in ours.scores:
-                name = f"{NAMES[dataset]}, ours against {other.method.title}"
-                compared[name] = unpaired(
-                    tests(sources.table, OURS, dataset),
-                    tests(sources.table, other.method.key, dataset),
-                )
-            notes.append(f"{other.method.title}: {size(other)}")
+        pairs = [(other, _against(sources, other)) for other in others]
 
         def decide(found: Named) -> Judgement:
-            return _worst(
+            return deciding.of_all(
                 [
-                    _trade(
-                        [v for name, v in found.items() if name.endswith(other.method.title)],
-                        ours,
-                        other,
+                    deciding.favourable(
+                        [found[name] for name in named],
+                        smaller=ours.shipped < other.shipped,
+                        quicker=ours.seconds < other.seconds,
                     )
-                    for other in others
+                    for other, named in pairs
                 ]
             )
 
-        return Finding(decide, compared, f"ours: {size(ours)}; " + "; ".join(notes))
+        compared = {name: value for _, named in pairs for name, value in named.items()}
+        notes = "; ".join(f"{other.method.title}: {size(other)}" for other in others)
+        return Finding(decide, compared, f"ours: {size(ours)}; {notes}")
 
     return find
 
 
-def _trade(found: list[Difference], ours: TableRow, other: TableRow) -> Judgement:
-    """Favourable: nowhere seen behind in accuracy, and smaller or quicker besides, or ahead."""
-    behind = any(value.is_less for value in found)
-    ahead = any(value.is_more for value in found)
-    smaller, quicker = ours.shipped < other.shipped, ours.seconds < other.seconds
-    if not behind and (smaller or quicker):
-        return "confirmed" if smaller and quicker else "different"
-    return "different" if ahead or smaller or quicker else "wrong"
-
-
-def _worst(found: list[Judgement]) -> Judgement:
-    """What can be said of all: the same for each, or else that they differ."""
-    return found[0] if len(set(found)) == 1 else "different"
-
-
 def frontier(sources: Sources) -> Finding:
-    """Methods of the table that are at least as good as ours in all, by what is shipped."""
-    rows = table_rows(sources.table)
+    """Whether a method that ships no more is as accurate, and whether it is as quick besides."""
     ours = row_of(sources.table, OURS)
-    beaten_by: list[TableRow] = []
-    compared: dict[str, Difference] = {}
-    for row in rows:
-        if row.method.key.startswith(OURS):
-            continue
-        found = {
-            f"{NAMES[name]}, ours against {row.method.title}": unpaired(
-                tests(sources.table, OURS, name), tests(sources.table, row.method.key, name)
-            )
-            for name in ours.scores
-        }
-        if row.shipped <= ours.shipped:
-            compared |= found
-            beaten_by.append(row)
-    quick = [row.method.title for row in beaten_by if row.seconds <= ours.seconds]
+    smaller = [
+        row
+        for row in table_rows(sources.table)
+        if row.shipped <= ours.shipped and not row.method.key.startswith(OURS)
+    ]
+    pairs = [(row, _against(sources, row)) for row in smaller]
 
     def decide(found: Named) -> Judgement:
-        by = [
-            row.seconds <= ours.seconds
-            for row in beaten_by
-            if not any(v.is_more for name, v in found.items() if name.endswith(row.method.title))
-        ]
-        return "wrong" if any(by) else "different" if by else "confirmed"
+        rivals = [row for row, named in pairs if not any(found[name].is_more for name in named)]
+        if not rivals:
+            return "confirmed"
+        return "wrong" if any(row.seconds <= ours.seconds for row in rivals) else "different"
 
-    note = (
-        f"ours: {size(ours)}. Of those that ship no more, "
-        f"{', '.join(quick) if quick else 'none'} fits sooner"
+    compared = {name: value for _, named in pairs for name, value in named.items()}
+    note = f"ours: {size(ours)}; compared are those that ship no more: " + "; ".join(
+        f"{row.method.title} in {row.seconds:.2f} s" for row in smaller
     )
     return Finding(decide, compared, note)
 
@@ -184,10 +161,7 @@ def back_propagation_costs(sources: Sources) -> Finding:
         f"{_cost(plain)}; ours, which back-propagates through the same network and the solves "
         f"besides: {_cost(bank)}"
     )
-    judgement: Judgement = (
-        "confirmed" if slower and larger else "different" if slower or larger else "wrong"
-    )
-    return settled(judgement, note)
+    return settled(deciding.as_said(slower, larger), note)
 
 
 def _cost(cell: Mapping[str, Any]) -> str:
@@ -220,10 +194,9 @@ def svd_fallback(sources: Sources) -> Finding:
 
 def _numerics(errors: Mapping[str, float], cell: Mapping[str, Any], how: str) -> Finding:
     right = [error < STABLE for error in errors.values()]
-    judgement: Judgement = "confirmed" if all(right) else "different" if any(right) else "wrong"
     listed = ", ".join(f"λ = {ridge}: {error:.1g}" for ridge, error in errors.items())
     note = f"relative error of float32 weights by {how}, κ = {cell['condition']:g}; {listed}"
-    return settled(judgement, note)
+    return settled(deciding.as_said(*right), note)
 
 
 def independent_of_rows(sources: Sources) -> Finding:
@@ -231,12 +204,11 @@ def independent_of_rows(sources: Sources) -> Finding:
     cell = sources.speed["cells"]["scaling/n"]
     grows = float(cell["exponent"])
     sizes = f"{cell['sizes'][0]:,} to {cell['sizes'][-1]:,} rows"
-    judgement: Judgement = "wrong" if grows > 0.5 else "different" if grows > 0.1 else "confirmed"
     note = (
         f"an epoch's time grows as the rows to the power {grows:.2f}, {sizes}, n = "
         f"{len(cell['sizes'])}; only the solves do not see the rows"
     )
-    return settled(judgement, note)
+    return settled(deciding.does_not_grow(grows), note)
 
 
 def float32_rows(sources: Sources) -> Finding:
@@ -265,15 +237,12 @@ def on_device(sources: Sources) -> Finding:
     """Retraining time, and what must be shipped, against the MLP of the paper's table."""
     ours, mlp = (row_of(sources.table, key) for key in (OURS, "mlp-165"))
     quick, small = ours.seconds < mlp.seconds, ours.shipped < mlp.shipped
-    judgement: Judgement = (
-        "confirmed" if quick and small else "different" if quick or small else "wrong"
-    )
     note = (
         f"fits in {ours.seconds / mlp.seconds:.2f} of the MLP's time and ships "
         f"{ours.shipped / mlp.shipped:.1f} times its numbers; ours {size(ours)}; MLP {size(mlp)}. "
         "What exports take in flash is on the page on export"
     )
-    return settled(judgement, note)
+    return settled(deciding.as_said(quick, small), note)
 
 
 def stems(sources: Sources) -> Finding:

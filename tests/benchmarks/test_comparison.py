@@ -149,3 +149,37 @@ def test_a_difference_tells_mean_margin_n_and_p() -> None:
     assert str(value(0.25, 0.1, 0.02)) == "+0.25 ± 0.10 (n = 15, p = 0.02)"
     ratio = Difference(-1.0, 0.5, 15, 0.0001, "times")
     assert str(ratio) == "x 0.50, from 0.35 to 0.71 (n = 15, p < 0.001)"
+
+
+@pytest.mark.parametrize(
+    ("found", "smaller", "quicker", "expected"),
+    [
+        ([MORE, NOTHING], True, True, "confirmed"),
+        ([NOTHING, NOTHING], True, True, "confirmed"),
+        ([MORE, MORE], False, True, "different"),
+        ([LESS, NOTHING], True, True, "different"),
+        ([LESS, NOTHING], False, False, "wrong"),
+        ([NOTHING, NOTHING], False, False, "wrong"),
+    ],
+)
+def test_a_trade_is_judged_by_accuracy_and_size_and_time(
+    found: list[Difference], smaller: bool, quicker: bool, expected: str
+) -> None:
+    assert deciding.favourable(found, smaller=smaller, quicker=quicker) == expected
+
+
+def test_numbers_without_an_error_have_rules_too() -> None:
+    assert [deciding.about(n, 100) for n in (96, 104, 107)] == [
+        "confirmed",
+        "confirmed",
+        "different",
+    ]
+    assert [deciding.does_not_grow(n) for n in (0.0, 0.3, 1.0)] == [
+        "confirmed",
+        "different",
+        "wrong",
+    ]
+    assert deciding.as_said(True, True) == "confirmed"
+    assert deciding.as_said(True, False) == "different"
+    assert deciding.as_said(False, False) == "wrong"
+    assert deciding.of_all(["confirmed", "wrong"]) == "different"
