@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # Any broken link, and anything that another host would be asked for, is an error.
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-.PHONY: setup demo test check bench paper ablations accuracy contest small docs release clean
+.PHONY: setup demo test check bench paper ablations accuracy more contest small docs release clean
 
 setup: $(READY)
 
@@ -38,7 +38,7 @@ check: $(READY)
 bench: $(READY)
 	$(BIN)/protopinv bench speed $(OPTIONS)
 
-paper ablations accuracy contest small: $(READY)
+paper ablations accuracy more contest small: $(READY)
 	$(BIN)/python -m benchmarks $@ $(OPTIONS)
 
 docs: $(READY)

@@ -4,10 +4,16 @@ import math
 import statistics
 from collections.abc import Mapping
 
-from benchmarks.paper.evidence import MEASURES, Ablations, gap_correlation, gap_points
+from benchmarks.paper.ablation_findings import CONSTANT, COSINE
+from benchmarks.paper.evidence import (
+    MEASURES,
+    Ablations,
+    allocation_of,
+    gap_correlation,
+    gap_points,
+)
+from benchmarks.paper.names import NAMES
 from benchmarks.paper.sweeps import SWEEPS
-from benchmarks.paper.text import NAMES
-from benchmarks.paper.verdicts import COSINE, best_constant
 from protopinv.report import Panel, Series, plot, save_figure
 
 CLASSES = {
@@ -30,56 +36,44 @@ SHOWN_MEASURES = ("kappa", "spectral_norm", "inverse_margin")
 
 
 def sweep_figure(ablations: Mapping[str, Ablations]) -> bytes:
-    """Points against the recipe, for every knob that has an order."""
+    """Points against the first setting with their margins, for every knob that has an order."""
     panels = [
         _sweep_panel(ablations, sweep, axis, log)
         for sweep, axis, log in (
             ("prototypes", "prototypes", "x"),
             ("width", "units", "x"),
+            ("depth", "hidden layers", ""),
             ("dropout", "rate", ""),
             ("temperature", "T", ""),
-            ("condition", "penalty", ""),
+            ("penalty", "λ₃", ""),
         )
     ]
-    return save_figure(plot([*panels, _projection_panel(ablations)], columns=3))
+    return save_figure(plot(panels, columns=3))
 
 
 def _sweep_panel(ablations: Mapping[str, Ablations], sweep: str, axis: str, log: str) -> Panel:
     series = []
     for dataset, data in ablations.items():
-        scores = data.scores(sweep)
-        base = data.mean("parts", "all trained")
-        x: list[float | str] = [float(label) if log else label for label in scores]
-        y = [score.mean - base for score in scores.values()]
-        series.append(Series(NAMES[dataset], x, y, [score.sd or 0 for score in scores.values()]))
-    return Panel(SWEEPS[sweep].title, axis, "points against the recipe", series, log)
-
-
-def _projection_panel(ablations: Mapping[str, Ablations]) -> Panel:
-    series = []
-    for dataset, data in ablations.items():
-        base = data.mean("parts", "all trained")
-        for kind in ("PCA", "PLS"):
-            found = {
-                float(label.partition("-")[2]): score.mean - base
-                for label, score in data.scores("projection").items()
-                if label.startswith(kind)
-            }
-            name = f"{NAMES[dataset]}, {kind}"
-            series.append(Series(name, list(found), list(found.values())))
-    return Panel("Projection", "components", "points against the recipe", series, "x")
+        first, *_ = data.labels(sweep)
+        labels = sorted(data.labels(sweep), key=lambda label: float(label.split()[0]))
+        found = [data.difference(sweep, label, first) for label in labels]
+        x: list[float | str] = [float(label) if log else label for label in labels]
+        margins = [0.0 if math.isinf(each.margin) else each.margin for each in found]
+        series.append(Series(NAMES[dataset], x, [each.mean for each in found], margins))
+    return Panel(SWEEPS[sweep].title, axis, "points against the first", series, log)
 
 
 def schedule_figure(ablations: Mapping[str, Ablations]) -> bytes:
     """Held-out accuracy by epoch: cosine, and the best constant rate."""
     panels = []
     for dataset, data in ablations.items():
-        runs = data.runs("schedule")
         series = []
-        for label in (COSINE, "cosine, no warm-up", best_constant(data)):
-            curves = zip(*(cell["every_epoch"] for cell in runs[label]), strict=True)
-            y = [100 * statistics.mean(scores) for scores in curves][9:]
-            series.append(Series(label, list(range(10, len(y) + 10)), y))
+        for label in (COSINE, "cosine, no warm-up", CONSTANT):
+            curves = [cell["every_epoch"] for cell in data.runs("schedule", label)]
+            means = [100 * statistics.mean(scores) for scores in zip(*curves, strict=True)]
+            skipped = min(9, len(means) - 1)
+            y = means[skipped:]
+            series.append(Series(label, list(range(skipped + 1, len(means) + 1)), y))
         panels.append(Panel(NAMES[dataset], "epoch", "held-out accuracy %", series))
     return save_figure(plot(panels, columns=2))
 
@@ -88,11 +82,10 @@ def conditioning_figure(ablations: Mapping[str, Ablations]) -> bytes:
     """kappa and effective rank of the prototype inputs by epoch, with and without the penalty."""
     panels = []
     for dataset, data in ablations.items():
-        runs = data.runs("condition")
         for number, title in (("condition", "κ of [1, X]"), ("effective_rank", "effective rank")):
             series = []
             for penalty in SHOWN_PENALTIES:
-                trace = runs[penalty][0]["trace"]
+                trace = data.runs("condition", penalty)[0].get("trace", [])
                 x = [point["epoch"] for point in trace]
                 y = [point["layers"][0][number] for point in trace]
                 series.append(Series(f"penalty {penalty}", x, y))
@@ -109,7 +102,7 @@ def gap_figure(ablations: Mapping[str, Ablations]) -> bytes:
             x, y = gap_points(data, measure, "error_gap")
             points = [(a, 100 * b) for a, b in zip(x, y, strict=True) if a < math.inf]
             beyond = len(x) - len(points)
-            rank = gap_correlation(data, measure, "error_gap")
+            rank = gap_correlation(data, measure, "error_gap").mean
             series = Series("", [a for a, _ in points], [b for _, b in points], joined=False)
             title = f"{NAMES[dataset]}: rank correlation {rank:+.2f}"
             axis = MEASURES[measure] + (f" ({beyond} runs at infinity)" if beyond else "")
@@ -121,16 +114,16 @@ def allocation_figure(ablations: Mapping[str, Ablations]) -> bytes:
     """How prototypes move between classes, a line a class, and where they end, a point a class."""
     panels = []
     for dataset, data in ablations.items():
-        trace = data.runs("condition")["0.0"][0]["trace"]
+        trace = data.runs("condition", "0.0")[0].get("trace", [])
         epochs = [point["epoch"] for point in trace]
         moving = [
             Series(name, epochs, [point["counts"][label] for point in trace])
             for label, name in enumerate(CLASSES[dataset])
         ]
-        title = f"{NAMES[dataset]}, seed 0"
+        title = f"{NAMES[dataset]}, one run"
         panels.append(Panel(title, "epoch", "prototypes of the class", moving))
     for dataset, data in ablations.items():
-        runs = [cell["allocation"] for cell in data.runs("parts")["all trained"]]
+        runs = allocation_of(data)
         x = [
             statistics.mean(values) for values in zip(*(r["ambiguity"] for r in runs), strict=True)
         ]

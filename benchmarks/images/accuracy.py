@@ -1,5 +1,6 @@
 """The best small network of a budget: ours against an MLP that was searched as hard."""
 
+import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -8,8 +9,9 @@ from typing import Any
 
 from benchmarks.choices import require_some
 from benchmarks.images.contenders import MOST_PASSES, MOST_TRAINED, ROWS, Row, contenders
+from benchmarks.paper.comparison import Difference, holm, unpaired
+from benchmarks.paper.names import NAMES
 from benchmarks.paper.table1 import chosen, scored
-from benchmarks.paper.text import NAMES
 from protopinv.bench.markdown import markdown
 from protopinv.bench.plans import record_name, require_counts
 from protopinv.bench.record import Record, Say
@@ -71,22 +73,22 @@ def with_all_rows(task: Task) -> Task:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Both contenders of a row on a data set, in percent.
+    """Both contenders of a row on a data set: percent of the test set, sizes and times.
 
-    ``drawn`` are their means over all drawn configurations on held-out rows: a typical result.
+    ``ahead`` is ours minus the MLP by Welch's test; ``ahead_on_held_out`` the same difference
+    between the winners of both searches, where they were chosen.
     """
 
     row: Row
     dataset: str
     ours: Score
     mlp: Score
-    ours_drawn: float
-    mlp_drawn: float
-
-    @property
-    def ahead(self) -> float:
-        """Points of difference between the means."""
-        return self.ours.mean - self.mlp.mean
+    ahead: Difference
+    ahead_on_held_out: float
+    ours_shipped: int
+    mlp_shipped: int
+    ours_seconds: float
+    mlp_seconds: float
 
 
 def meetings(*records: Mapping[str, Any]) -> list[Meeting]:
@@ -94,42 +96,77 @@ def meetings(*records: Mapping[str, Any]) -> list[Meeting]:
     found = []
     for record in records:
         row = next(row for row in ROWS if row.key == record["plan"]["row"])
-        ours, mlp = (percent(_tests(record, key)) for key in ("protopinv", "mlp"))
-        drawn = (_drawn(record, key) for key in ("protopinv", "mlp"))
-        found.append(Meeting(row, record["plan"]["dataset"], ours, mlp, *drawn))
+        ours, mlp = (_tests(record, key) for key in ("protopinv", "mlp"))
+        ours_tests, mlp_tests = ([100 * cell["test"] for cell in cells] for cells in (ours, mlp))
+        winners = [
+            100 * statistics.mean(winner_of(record, key)["held_out"])
+            for key in ("protopinv", "mlp")
+        ]
+        found.append(
+            Meeting(
+                row,
+                record["plan"]["dataset"],
+                percent([cell["test"] for cell in ours]),
+                percent([cell["test"] for cell in mlp]),
+                unpaired(ours_tests, mlp_tests),
+                winners[0] - winners[1],
+                ours[0]["shipped"],
+                mlp[0]["shipped"],
+                statistics.median(cell["seconds"] for cell in ours),
+                statistics.median(cell["seconds"] for cell in mlp),
+            )
+        )
     return found
 
 
+def corrected_meetings(*records: Mapping[str, Any]) -> list[Meeting]:
+    """The same, with p-values corrected for the number of meetings."""
+    found = meetings(*records)
+    named = {str(number): meeting.ahead for number, meeting in enumerate(found)}
+    (corrected,) = holm([named])
+    return [replace(m, ahead=corrected[str(number)]) for number, m in enumerate(found)]
+
+
 def accuracy_table(*records: Mapping[str, Any]) -> list[str]:
-    """A line a row and data set: ours, the MLP, and the difference."""
-    header = ["row", "data", "protopinv %", "MLP %", "ahead by", "drawn", "drawn, MLP"]
+    """A line a row and data set: ours, the MLP, the difference, and what each costs."""
+    header = ["row", "data", "protopinv %", "MLP %", "ahead by", "shipped", "shipped, MLP"]
     return markdown(
-        header,
+        [*header, "fit", "fit, MLP"],
         [
             [
                 m.row.title,
                 NAMES[m.dataset],
                 str(m.ours),
                 str(m.mlp),
-                f"{m.ahead:+.2f}",
-                f"{m.ours_drawn:.2f}",
-                f"{m.mlp_drawn:.2f}",
+                str(m.ahead),
+                f"{m.ours_shipped:,}",
+                f"{m.mlp_shipped:,}",
+                f"{m.ours_seconds:.1f} s",
+                f"{m.mlp_seconds:.1f} s",
             ]
-            for m in meetings(*records)
+            for m in corrected_meetings(*records)
         ],
     )
 
 
-def _tests(record: Mapping[str, Any], contender: str) -> list[float]:
+def _tests(record: Mapping[str, Any], contender: str) -> list[Mapping[str, Any]]:
     prefix = f"test/{record['plan']['row']}/{contender}/"
-    return [cell["test"] for key, cell in record["cells"].items() if key.startswith(prefix)]
+    return [cell for key, cell in record["cells"].items() if key.startswith(prefix)]
 
 
-def _drawn(record: Mapping[str, Any], contender: str) -> float:
+def winner_of(record: Mapping[str, Any], contender: str) -> dict[str, Any]:
+    """The parameters that won a search, and their held-out scores by seed."""
     prefix = f"search/{record['plan']['row']}/{contender}/"
-    found = [
-        cell["held_out"]
-        for key, cell in record["cells"].items()
-        if key.startswith(prefix) and key.endswith("/seed0") and cell["held_out"] is not None
-    ]
-    return percent(found).mean
+    tried: dict[str, list[Mapping[str, Any]]] = {}
+    for key, cell in record["cells"].items():
+        if key.startswith(prefix) and cell["held_out"] is not None:
+            tried.setdefault(key.rpartition("/")[0], []).append(cell)
+    most = max(map(len, tried.values()))
+    finalists = [cells for cells in tried.values() if len(cells) == most]
+    scores = [[cell["held_out"] for cell in cells] for cells in finalists]
+    best = max(range(len(scores)), key=lambda number: statistics.mean(scores[number]))
+    parameters = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in finalists[best][0]["parameters"].items()
+    }
+    return {"parameters": parameters, "held_out": scores[best]}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.choices import require_some
-from benchmarks.paper.text import NAMES
+from benchmarks.paper.names import NAMES
 from protopinv import ProtoPINVClassifier
 from protopinv.bench.markdown import markdown
 from protopinv.bench.plans import record_name, require_counts

@@ -7,18 +7,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from scipy.stats import chi2, spearmanr
+from scipy.stats import spearmanr
 
-from benchmarks.paper.ablations import runs_of, searched_runs
+from benchmarks.paper.ablations import changes_key, chosen_changes, settings_of
+from benchmarks.paper.comparison import Difference, correlation, paired
+from benchmarks.paper.sweeps import SWEEPS
 from protopinv.bench.record import Cell
 from protopinv.bench.scores import Score, percent
+from protopinv.bench.shape import Parameters
 
 Pick = Callable[[Cell], float]
 
 
 def held_out(cell: Cell) -> float:
-    """Accuracy on the held-out rows."""
-    return float(cell["held_out"])
+    """Accuracy on the held-out rows, in percent."""
+    return 100 * float(cell["held_out"])
 
 
 @dataclass(frozen=True)
@@ -34,59 +37,76 @@ class Ablations:
         return name
 
     @property
-    def n_seeds(self) -> int:
-        """Runs of every setting."""
-        seeds: int = self.record["plan"]["seeds"]
-        return seeds
-
-    def runs(self, sweep: str) -> dict[str, list[Cell]]:
-        """For each setting its runs."""
-        return runs_of(self.record, sweep)
-
-    def searched(self) -> dict[str, list[Cell]]:
-        """For each part of the bank that is fixed ("nothing" among them) its runs."""
-        return searched_runs(self.record)
-
-    def scores(self, sweep: str, pick: Pick = held_out) -> dict[str, Score]:
-        """For each setting its mean and deviation over seeds, in percent."""
-        return {label: percent(list(map(pick, runs))) for label, runs in self.runs(sweep).items()}
-
-    def mean(self, sweep: str, label: str, pick: Pick = held_out) -> float:
-        """Mean over seeds, in percent."""
-        return self.scores(sweep, pick)[label].mean
+    def overlap(self) -> float:
+        """Held-out rows over training rows."""
+        return float(self.record["plan"]["overlap"])
 
     @cached_property
-    def every_run(self) -> list[Cell]:
-        """All runs of all sweeps, each once."""
+    def chosen(self) -> dict[str, Parameters]:
+        """What every setting changes, by "sweep/label", with what was chosen for it."""
+        settings = settings_of(self.record["plan"]["sweeps"], self.recipe)
+        quick = self.record["plan"]["quick"]
+        return chosen_changes(self.record["cells"], settings, self.recipe, quick=quick)
+
+    @cached_property
+    def recipe(self) -> Parameters:
+        """That around which settings lie."""
+        recipe: Parameters = self.record["plan"]["recipe"]
+        return {k: tuple(v) if isinstance(v, list) else v for k, v in recipe.items()}
+
+    def runs(self, sweep: str, label: str) -> list[Cell]:
+        """The runs of a setting that judge it, always in the same order of splits and seeds."""
+        plan, changes = self.record["plan"], self.chosen[f"{sweep}/{label}"]
+        name = changes_key(self.recipe, changes)
+        return [
+            self.record["cells"][f"{name}/split{split}/seed{seed}"]
+            for split in range(1, plan["splits"] + 1)
+            for seed in range(plan["seeds"])
+        ]
+
+    def labels(self, sweep: str) -> list[str]:
+        """The settings of a sweep; the first is what the others are held to."""
+        return list(SWEEPS[sweep].settings(self.recipe))
+
+    def score(self, sweep: str, label: str) -> Score:
+        """Mean and deviation over all runs, in percent."""
+        return percent([cell["held_out"] for cell in self.runs(sweep, label)])
+
+    def difference(
+        self, sweep: str, one: str, other: str, pick: Pick = held_out, unit: str = "points"
+    ) -> Difference:
+        """One setting minus another, run by run."""
+        pairs = [[pick(cell) for cell in self.runs(sweep, label)] for label in (one, other)]
+        return paired(*pairs, overlap=self.overlap, unit=unit)
+
+    def against_first(self, sweep: str, pick: Pick = held_out) -> dict[str, Difference]:
+        """Every setting of a sweep minus its first."""
+        first, *others = self.labels(sweep)
+        return {label: self.difference(sweep, label, first, pick) for label in others}
+
+    @cached_property
+    def measured(self) -> list[Cell]:
+        """One run of every setting, with its gap and what might predict it."""
         cells = self.record["cells"].items()
-        return [cell for key, cell in cells if key.startswith("run/")]
-
-    @cached_property
-    def noise(self) -> float:
-        """The typical standard deviation between seeds, in points.
-
-        From the median variance over all settings, which a few restless ones do not sway,
-        corrected for how far the median of such variances lies below their mean.
-        """
-        groups: dict[str, list[float]] = {}
-        for key, cell in self.record["cells"].items():
-            if key.startswith("run/"):
-                groups.setdefault(key.rpartition("/")[0], []).append(100 * held_out(cell))
-        variances = [statistics.variance(group) for group in groups.values() if len(group) > 1]
-        if not variances:
-            return 0.0
-        freedom = self.n_seeds - 1
-        return math.sqrt(statistics.median(variances) * freedom / float(chi2.median(freedom)))
+        return [
+            cell
+            for key, cell in cells
+            if key.endswith("/split1/seed0") and "generalisation" in cell
+        ]
 
     @property
-    def margin(self) -> float:
-        """Differences of two means below this may be chance: two standard errors."""
-        return 2 * self.noise * math.sqrt(2 / self.n_seeds)
+    def trouble(self) -> tuple[int, int, int]:
+        """Runs, and among all their steps those that were skipped and rates that were cut."""
+        cells = [cell for cell in self.record["cells"].values() if "skipped_steps" in cell]
+        skipped, cuts = (
+            sum(cell[name] for cell in cells) for name in ("skipped_steps", "rate_cuts")
+        )
+        return len(cells), skipped, cuts
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
     """Spearman's; infinities rank last, and what never changes correlates with nothing."""
-    if len({*x}) == 1 or len({*y}) == 1:
+    if len({*x}) <= 1 or len({*y}) <= 1:
         return 0.0
     return float(spearmanr(x, y).statistic)
 
@@ -103,15 +123,10 @@ MEASURES = {
 }
 
 
-def gap_points(
-    ablations: Ablations, measure: str, gap: str, *, sweep: str | None = None
-) -> tuple[list[float], list[float]]:
-    """(measure, gap) of every run, or of those of one sweep."""
-    cells = ablations.every_run
-    if sweep is not None:
-        cells = [cell for runs in ablations.runs(sweep).values() for cell in runs]
-    gaps = [float(cell["generalisation"][gap]) for cell in cells]
-    return [_measure(cell, measure) for cell in cells], gaps
+def gap_points(data: Ablations, measure: str, gap: str) -> tuple[list[float], list[float]]:
+    """(measure, gap) of one run of every setting."""
+    gaps = [float(cell["generalisation"][gap]) for cell in data.measured]
+    return [_measure(cell, measure) for cell in data.measured], gaps
 
 
 def _measure(cell: Cell, measure: str) -> float:
@@ -121,29 +136,22 @@ def _measure(cell: Cell, measure: str) -> float:
     return math.inf if value is None else float(value)
 
 
-def gap_correlation(
-    ablations: Ablations, measure: str, gap: str, *, sweep: str | None = None
-) -> float:
-    """Rank correlation of a measure with a gap over runs."""
-    return rank_correlation(*gap_points(ablations, measure, gap, sweep=sweep))
+def gap_correlation(data: Ablations, measure: str, gap: str) -> Difference:
+    """Rank correlation of a measure with a gap over settings."""
+    x, y = gap_points(data, measure, gap)
+    return correlation(rank_correlation(x, y), len(x))
 
 
-@dataclass(frozen=True)
-class Alignment:
-    """A rank correlation, and how likely chance alone gives one as large."""
-
-    rank: float
-    p_value: float
+def allocation_of(data: Ablations) -> list[Mapping[str, Any]]:
+    """Where prototypes went, in every run of the recipe."""
+    return [cell["allocation"] for cell in data.runs("inputs", "stratified")]
 
 
-def allocation_alignment(ablations: Ablations, which: str) -> Alignment:
-    """A class's prototypes against its ambiguity, both means over the seeds of the recipe."""
-    runs = [cell["allocation"] for cell in ablations.runs("parts")["all trained"]]
+def allocation_alignment(data: Ablations, which: str) -> Difference:
+    """A class's prototypes against its ambiguity, both means over the runs of the recipe."""
+    runs = allocation_of(data)
     x, y = (
         [statistics.mean(values) for values in zip(*(run[part] for run in runs), strict=True)]
         for part in (which, "ambiguity")
     )
-    if len({*x}) == 1 or len({*y}) == 1:
-        return Alignment(0.0, 1.0)
-    found = spearmanr(x, y)
-    return Alignment(float(found.statistic), float(found.pvalue))
+    return correlation(rank_correlation(x, y), len(x))

@@ -19,7 +19,7 @@ from protopinv.estimators.images import nested
 from protopinv.train.history import History
 
 # The smallest of what is asked for, to see in a minute that everything runs.
-QUICK_EPOCHS: Parameters = {"max_epochs": 60, "warmup_epochs": 6}
+QUICK_EPOCHS: Parameters = {"max_epochs": 15, "warmup_epochs": 2}
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Method:
 
     @property
     def joins(self) -> bool:
-        """Whether several trainings can be one population: those of banks."""
-        return self.build is ProtoPINVClassifier
+        """Whether several trainings can be one population: those of one bank each."""
+        return self.build is ProtoPINVClassifier and self.fixed.get("n_members", 1) == 1
 
     def fit(self, rows: Any, parameters: Parameters, *, seed: int, device: str, quick: bool) -> Any:
         """An estimator with these parameters, trained on the rows."""
@@ -98,6 +98,13 @@ def draw_ours(random: Random, *, noise: bool = False) -> Parameters:
         "activation": random.choice(["relu", "relu", "silu", "gelu"]),
     }
     return parameters | (_draw_noise(random) if noise else {})
+
+
+def draw_members(random: Random) -> Parameters:
+    """The same with input noise, the prototypes dealt out to banks whose mean is predicted."""
+    members = random.choice([2, 3, 5])
+    drawn = draw_ours(random, noise=True)
+    return drawn | {"n_members": members, "n_prototypes": SHAPE["n_prototypes"] // members}
 
 
 def draw_mlp(random: Random, *, noise: bool = False) -> Parameters:
@@ -168,6 +175,7 @@ def _unit_pixels(X: Any) -> Any:
 _PIXELS: Parameters = {"hidden_sizes": (165,), "projection": "none", "scaling": "global"}
 _MATCHED: Parameters = {"hidden_sizes": (336,), "n_components": 400, "scaling": "global"}
 CLOSED_FORM_SHARE = 0.3
+MEMBERS_SHARE = 0.5
 
 METHODS = (
     Method(
@@ -261,6 +269,15 @@ METHODS = (
         quick=QUICK_EPOCHS,
     ),
     Method(
+        "protopinv-members",
+        "**protopinv**, with input noise, a mean of 2 to 5 banks",
+        ProtoPINVClassifier,
+        {**SHAPE, "n_members": 2},
+        draw_members,
+        share=MEMBERS_SHARE,
+        quick=QUICK_EPOCHS,
+    ),
+    Method(
         "scikit-mlp",
         "scikit-learn MLPClassifier((165,)), defaults",
         _scikit_mlp,
@@ -278,3 +295,8 @@ METHODS = (
         seeds=1,
     ),
 )
+
+
+def methods_on(device: str) -> tuple[str, ...]:
+    """The rows that are measured on a device: on a GPU those that can use it."""
+    return tuple(method.key for method in METHODS if device == "cpu" or not method.on_host)

@@ -9,6 +9,7 @@ from typing import Any
 from protopinv.bench.record import Record
 from protopinv.bench.shape import Parameters
 from protopinv.errors import TrainingError
+from protopinv.plain import plain
 
 FINALISTS = 3
 MORE_SEEDS = (1, 2)
@@ -32,6 +33,31 @@ def one_by_one(score: Callable[[Parameters, int], float]) -> Scores:
     return scores
 
 
+def drawn_of(draw: Callable[[Random], Parameters], n: int) -> list[Parameters]:
+    """The same configurations every time."""
+    random = Random(0)  # noqa: S311
+    return [draw(random) for _ in range(n)]
+
+
+def take_over(
+    record: Record,
+    earlier: Mapping[str, Any],
+    prefix: str,
+    draw: Callable[[Random], Parameters],
+    n: int,
+) -> int:
+    """Trials of an earlier record that would be made again; how many were taken over."""
+    taken = {}
+    for number, parameters in enumerate(drawn_of(draw, n)):
+        for seed in (0, *MORE_SEEDS):
+            key = f"{prefix}/{number}/seed{seed}"
+            found = earlier["cells"].get(key)
+            if found is not None and found["parameters"] == plain(parameters):
+                taken[key] = found
+    record.keep(taken)
+    return len(taken)
+
+
 def search(
     record: Record,
     prefix: str,
@@ -44,8 +70,7 @@ def search(
     ``n`` drawn configurations are tried with seed 0, the best three with two more seeds; ``scores``
     never sees a test row.
     """
-    random = Random(0)  # noqa: S311
-    drawn = [draw(random) for _ in range(n)]
+    drawn = drawn_of(draw, n)
 
     def work(trials: Sequence[Trial]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         for place, found in scores(trials):

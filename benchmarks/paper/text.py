@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.paper.ablations import runs_of, searched_runs
+from benchmarks.paper.evidence import Ablations
+from benchmarks.paper.names import NAMES
 from benchmarks.paper.sweeps import SWEEPS
 from benchmarks.paper.table1 import TableRow, table_rows
 from protopinv.bench.markdown import markdown
-from protopinv.bench.scores import Score, percent
-
-NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion"}
+from protopinv.bench.scores import Score
 
 
 def paper_table(*records: Mapping[str, Any]) -> list[str]:
@@ -21,29 +20,28 @@ def paper_table(*records: Mapping[str, Any]) -> list[str]:
 
 
 def sweep_tables(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A table for every sweep: held-out accuracy of each setting, a column a data set."""
-    datasets = [record["plan"]["dataset"] for record in records]
+    """A table for every sweep: accuracy of each setting, and how it differs from the first."""
+    every = [Ablations(record) for record in records]
     lines: list[str] = []
-    for name in (name for name in records[0]["plan"]["sweeps"] if name in SWEEPS):
-        found = [runs_of(record, name) for record in records]
-        rows = [
-            [label, *(str(percent([cell["held_out"] for cell in runs[label]])) for runs in found)]
-            for label in found[0]
-        ]
-        header = [SWEEPS[name].title, *(f"{NAMES[dataset]} %" for dataset in datasets)]
-        lines += [*markdown(header, rows), ""]
-    if not all(any(key.startswith("searched/") for key in record["cells"]) for record in records):
-        return lines
-    searched = [searched_runs(record) for record in records]
-    rows = [
-        [
-            "all trained" if part == "nothing" else f"{part} fixed",
-            *(str(percent([cell["held_out"] for cell in runs[part]])) for runs in searched),
-        ]
-        for part in searched[0]
-    ]
-    header = ["What is trained, each searched", *(f"{NAMES[dataset]} %" for dataset in datasets)]
-    return [*lines, *markdown(header, rows)]
+    for name in records[0]["plan"]["sweeps"]:
+        header = [SWEEPS[name].title]
+        for data in every:
+            header += [f"{NAMES[data.dataset]} %", "against the first"]
+        lines += [*markdown(header, _sweep_rows(every, name)), ""]
+    return lines
+
+
+def _sweep_rows(every: Sequence[Ablations], sweep: str) -> list[list[str]]:
+    first, *_ = every[0].labels(sweep)
+    rows = []
+    for label in every[0].labels(sweep):
+        row = [label]
+        for data in every:
+            row.append(str(data.score(sweep, label)))
+            found = data.difference(sweep, label, first)
+            row.append("" if label == first else found.brief)
+        rows.append(row)
+    return rows
 
 
 def _table_row(row: TableRow, record: Mapping[str, Any], datasets: Sequence[str]) -> list[str]:

@@ -5,12 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 import protopinv
-from protopinv.bench.record import Record, newest_records
+from protopinv.bench.record import PACKAGES, Record, newest_records, read_record
 from protopinv.errors import DataFileError, OutputError
 
 PLAN = {"seeds": 2, "shape": (1, 2)}
@@ -69,7 +70,10 @@ def test_a_record_says_where_it_was_made(tmp_path: Path) -> None:
     found = json.loads(record.path.read_text())
     assert found["plan"] == {"seeds": 2, "shape": [1, 2]}
     assert "cores" in found["environment"]["device"]
-    assert set(found["environment"]["versions"]) == {"torch", "numpy", "scikit-learn"}
+    versions = found["environment"]["versions"]
+    assert {"torch", "numpy", "scikit-learn", "scipy"} <= set(versions) <= set(PACKAGES)
+    assert all(version(name) == number for name, number in versions.items())
+    assert found["environment"]["system"]
     assert found["environment"]["commit"]
 
 
@@ -112,3 +116,38 @@ def test_a_folder_with_something_else_in_it_is_named(tmp_path: Path) -> None:
     (tmp_path / "2026-01-01-table.json").write_text("[1]")
     with pytest.raises(DataFileError, match=r"records only\..*is none\. Move it elsewhere"):
         Record(tmp_path, "table", PLAN, "cpu")
+
+
+def test_two_processes_that_begin_at_once_have_a_file_each(tmp_path: Path) -> None:
+    """Both see the same free name; the second to write takes the next one."""
+    first, second = (Record(tmp_path, "table", {"of": n}, "cpu") for n in range(2))
+    assert first.path == second.path
+    for number, record in enumerate((first, second)):
+        record.cell("a", lambda number=number: {"number": number})
+    assert first.path != second.path
+    assert [read_record(r.path)["cells"]["a"]["number"] for r in (first, second)] == [0, 1]
+    assert sorted(tmp_path.iterdir()) == sorted([first.path, second.path])
+
+
+def test_a_finished_record_to_which_nothing_is_added_is_left_alone(tmp_path: Path) -> None:
+    record = Record(tmp_path, "table", PLAN, "cpu")
+    record.cell("a", lambda: {"number": 1})
+    record.finish()
+    record.path.chmod(0o444)
+    before = record.path.stat()
+    again = Record(tmp_path, "table", PLAN, "cpu")
+    again.cell("a", lambda: {"number": 2})
+    again.finish()
+    after = record.path.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_no_record_of_later_days_was_ever_changed_in_the_repository() -> None:
+    """Some of 2026-11-15 and 16 were, before this law was written."""
+    root = Path(__file__).parents[2]
+    ask = ["git", "log", "--diff-filter=M", "--name-only", "--format=", "--", "benchmarks/records"]
+    if not (root / ".git").exists():
+        pytest.skip("not a repository")
+    told = subprocess.run(ask, cwd=root, capture_output=True, text=True, check=True).stdout
+    changed = {Path(line).name for line in told.splitlines() if line}
+    assert not {name for name in changed if name >= "2026-11-17"}

@@ -53,9 +53,14 @@ def test_a_quick_run_measures_both_and_says_who_is_ahead(tmp_path: Path):
     record = measure_accuracy(plan, device="cpu", folder=tmp_path)
     kept = json.loads(record.path.read_text())
     (meeting,) = meetings(kept)
-    assert meeting.ahead == pytest.approx(meeting.ours.mean - meeting.mlp.mean)
-    assert f"{meeting.ahead:+.2f}" in accuracy_table(kept)[-1]
+    assert meeting.ahead.mean == pytest.approx(meeting.ours.mean - meeting.mlp.mean)
     cells = kept["cells"]
+    line = accuracy_table(kept)[-1]
+    for contender in ("protopinv", "mlp"):
+        cell = cells[f"test/one/{contender}/seed0"]
+        assert f"{cell['shipped']:,} " in line
+        assert f"{cell['seconds']:.1f} s" in line
+    assert f"{meeting.ahead.mean:+.2f}" in line
     assert all(cell["trained"] <= MOST_TRAINED for k, cell in cells.items() if k[:4] == "test")
     assert not any("held_out" in cell for key, cell in cells.items() if key.startswith("test/"))
     again = measure_accuracy(plan, device="cpu", folder=tmp_path)

@@ -98,7 +98,7 @@ def test_the_page_tells_of_steps_and_of_the_slowest(monkeypatch: pytest.MonkeyPa
     try:
         _page(curves_page)
     finally:
-        for name in ("curves_page", "results_page", "results_figures"):
+        for name in ("curves_page", "results_page", "results_summary", "results_figures"):
             sys.modules.pop(name, None)
 
 

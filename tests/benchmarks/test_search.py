@@ -2,7 +2,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.paper.methods import between
-from benchmarks.paper.search import one_by_one, search
+from benchmarks.paper.search import one_by_one, search, take_over
 from protopinv.bench.record import Record
 from protopinv.errors import TrainingError
 
@@ -61,3 +61,22 @@ def test_a_configuration_that_cannot_be_trained_has_lost(tmp_path: Path) -> None
     winner = search(record, "try", draw, one_by_one(score), n=20)
     assert winner["x"] >= 3
     assert any("finite" in cell.get("error", "") for cell in record.cells.values())
+
+
+def test_trials_of_an_earlier_record_are_not_made_again(tmp_path: Path) -> None:
+    earlier = Record(tmp_path / "earlier", "search", {}, "cpu")
+    winner = search(earlier, "try", draw, one_by_one(closeness), n=10)
+    later = Record(tmp_path / "later", "search", {}, "cpu")
+    assert take_over(later, earlier.content, "try", draw, 10) == 10 + 3 * 2
+
+    def never(parameters: dict[str, float], seed: int) -> float:
+        raise AssertionError("it was known")
+
+    assert search(later, "try", draw, one_by_one(never), n=10) == winner
+
+
+def test_trials_of_other_ranges_are_made_again(tmp_path: Path) -> None:
+    earlier = Record(tmp_path / "earlier", "search", {}, "cpu")
+    search(earlier, "try", lambda random: {"x": between(random, 1, 2)}, one_by_one(closeness), n=5)
+    later = Record(tmp_path / "later", "search", {}, "cpu")
+    assert take_over(later, earlier.content, "try", draw, 5) == 0

@@ -205,7 +205,13 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
     import contest_page
 
     yield contest_page
-    for name in ("contest_page", "contest_figures", "results_page", "results_figures"):
+    for name in (
+        "contest_page",
+        "contest_figures",
+        "results_page",
+        "results_summary",
+        "results_figures",
+    ):
         sys.modules.pop(name, None)
 
 

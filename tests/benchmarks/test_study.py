@@ -9,10 +9,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.cli import app
 from benchmarks.paper.evidence import Ablations
+from benchmarks.paper.splits import load_rows
+from protopinv.bench.tasks import load_task
 from protopinv.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -41,14 +44,14 @@ def test_a_run_that_is_stopped_goes_on_where_it_stopped(tmp_path: Path, how: int
     stopped = json.loads(path.read_text())
     kept = stopped["cells"]
     assert not stopped["finished"]
-    assert 2 <= len(kept) < 4
+    assert 2 <= len(kept) < 6
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     finished = json.loads(again.stdout)
     assert f"{len(kept)} cells are kept" in again.stderr
     assert finished["finished"]
-    assert len(finished["cells"]) == 4
+    assert len(finished["cells"]) == 6  # two searches, two tests, two figures beside them
     assert {key: finished["cells"][key] for key in kept} == kept
-    assert finished["cells"]["test/protopinv/mnist/seed0"]["parameters"]["max_epochs"] == 60
+    assert finished["cells"]["test/protopinv/mnist/seed0"]["parameters"]["max_epochs"] == 15
     assert finished["cells"]["test/protopinv/mnist/seed0"]["test"] > 0.85  # a whole training
 
 
@@ -64,21 +67,41 @@ def wait_for_cells(process: subprocess.Popen[bytes], folder: Path, n: int) -> No
 
 
 @DATA
-def test_ablations_keep_all_that_their_questions_ask_for(tmp_path: Path) -> None:
-    command = study(tmp_path, "ablations", "--sweeps", "ridge,outputs")
+def test_ablations_choose_on_one_split_and_judge_on_others(tmp_path: Path) -> None:
+    command = study(tmp_path, "ablations", "--sweeps", "ridge,condition,depth,schedule")
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     record = json.loads(result.stdout)["mnist"]
     assert record["finished"]
-    assert len(record["cells"]) == 5  # the recipe itself is shared
-    recipe = record["cells"]["run/{}/seed0"]
-    assert {"every_epoch", "trace", "allocation", "generalisation", "layers"} <= set(recipe)
-    assert len(recipe["every_epoch"]) == 15
-    assert recipe["held_out"] == pytest.approx(recipe["every_epoch"][-1], abs=2e-3)
-    assert recipe["held_out"] > 0.85
+    data = Ablations(record)
+    cells = record["cells"]
+    assert {key.split("/")[-2] for key in cells} == {"split0", "split1"}
+    for name in ("ridge", "condition", "depth", "schedule"):
+        for label in data.labels(name):
+            (cell,) = data.runs(name, label)
+            assert 0.2 < cell["held_out"] < 1
+    (penalised,) = data.runs("condition", "1.0")
+    assert {"generalisation", "layers", "train"} <= set(penalised)
+    (deep,) = data.runs("depth", "8 x 256")
+    assert len(deep["misses"]["all"]) == 8
+    assert deep["misses"]["all"][0] == deep["misses"]["own"][0]  # nothing has gathered yet
+    (recipe,) = data.runs("schedule", "cosine, warm-up 20")
+    assert len(recipe["every_epoch"]) == 4
     assert sum(recipe["allocation"]["end"]) == 150
-    learned = record["cells"]['run/{"learn_ridge": true}/seed0']
+    (learned,) = data.runs("ridge", "both learned")
     assert learned["ridge"] != pytest.approx(recipe["ridge"])
-    assert Ablations(record).scores("ridge")["both fixed"].mean == 100 * recipe["held_out"]
+
+
+@DATA
+def test_rows_that_judge_have_never_chosen() -> None:
+    rows = load_rows("mnist")
+    assert [len(held) for held in rows.held_out] == [6_000] * 10
+    together = np.concatenate(rows.held_out)
+    assert len(np.unique(together)) == len(together) == len(rows.source.X)
+    assert (rows.source.X[rows.held_out[0]] == load_task("mnist").held_out.X).all()
+    for held in rows.held_out:  # every class in its share
+        shares = np.bincount(rows.source.targets[held]) / len(held)
+        assert shares == pytest.approx(np.bincount(rows.source.targets) / 60_000, abs=1e-3)
+    assert rows.overlap == pytest.approx(1 / 9)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +118,7 @@ def test_ablations_keep_all_that_their_questions_ask_for(tmp_path: Path) -> None
             ["ablations", "--datasets", ""],
             "datasets must be some of mnist, fashion-mnist. Got none",
         ),
+        (["ablations", "--splits", "10"], "splits must be at most 9. Got 10. Lower it."),
         (["ablations", "--sweeps", "luck"], "sweeps must be some of prototypes"),
         (["ablations", "--seeds", "-1", "--quick"], "seeds must be 1 or more. Got -1"),
     ],

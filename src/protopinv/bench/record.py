@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from hashlib import sha256
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,14 +29,54 @@ Job = TypeVar("Job")
 Work = Callable[[Sequence[Job]], Iterable[tuple[int, Mapping[str, Any]]]]
 
 
+# What decides a number: what computes, and everybody who is compared with.
+PACKAGES = (
+    "torch",
+    "numpy",
+    "scikit-learn",
+    "scipy",
+    "triton",
+    "catboost",
+    "emlearn",
+    "lightgbm",
+    "onnxruntime",
+    "pytabkit",
+    "xgboost",
+    "xrfm",
+)
+
+
 def environment(device: str) -> dict[str, Any]:
-    """Device, threads, versions and commit."""
+    """Device with its driver, threads, the versions of all that is installed, and commit."""
     return {
         "device": device_name(device),
+        **(_gpu() if device == "cuda" else {}),
         "threads": torch.get_num_threads(),
+        "system": platform.platform(),
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("torch", "numpy", "scikit-learn")},
+        "versions": {name: found for name in PACKAGES if (found := _installed(name))},
         "commit": commit(),
+    }
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _gpu() -> dict[str, Any]:
+    """The CUDA that torch was built with, and the driver it meets."""
+    ask = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        told = subprocess.run(ask, capture_output=True, check=True, text=True).stdout  # noqa: S603
+    except (OSError, subprocess.CalledProcessError):
+        told = ""
+    return {
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
+        "driver": told.split("\n")[0].strip() or None,
     }
 
 
@@ -80,7 +120,8 @@ class Record:
     """Cells under names, in one JSON file.
 
     A record of the same name, plan and environment is continued, finished or not, and ``say`` is
-    told so; ``fresh`` begins a new one in any case.
+    told so; ``fresh`` begins a new one in any case. No other record is ever written over, nor is a
+    finished one to which nothing is added.
     """
 
     def __init__(
@@ -104,6 +145,8 @@ class Record:
         _make(folder)
         self.path = _free_path(folder, self.content["date"], name)
         self.kept = 0
+        self._begun = False
+        self._lines: dict[str, str] = {}
         if not fresh:
             self._continue(folder)
         if self.kept:
@@ -130,29 +173,57 @@ class Record:
             self._write()
         return [self.cells[key] for key in jobs]
 
+    def keep(self, cells: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take over cells that are known already; those that are here stay as they are."""
+        missing = {key: plain(cell) for key, cell in cells.items() if key not in self.cells}
+        if missing:
+            self.cells.update(missing)
+            self._write()
+
     def finish(self) -> None:
         """Say that nothing is missing."""
-        self.content["finished"] = True
-        self._write()
+        if not self.content["finished"]:
+            self.content["finished"] = True
+            self._write()
 
     def _continue(self, folder: Path) -> None:
         for path in reversed(_by_age(folder.glob(f"*-{self.content['name']}.json"))):
             found = read_record(path)
             if all(found[part] == self.content[part] for part in ("name", "plan", "environment")):
                 self.content, self.path, self.kept = found, path, len(found["cells"])
+                self._begun = True
                 return
 
     def _write(self) -> None:
+        if not self._begun:
+            self._begin()
         with replacing(self.path) as temporary:
-            temporary.write_text(_text(self.content), encoding="utf-8")
+            temporary.write_text(self._text(), encoding="utf-8")
 
+    def _begin(self) -> None:
+        """Take a name that nobody has taken meanwhile: a link is never put over a file."""
+        folder, draft = self.path.parent, self.path.with_suffix(f".{os.getpid()}.draft")
+        draft.write_text(self._text(), encoding="utf-8")
+        try:
+            while not self._begun:
+                self.path = _free_path(folder, self.content["date"], self.content["name"])
+                try:
+                    os.link(draft, self.path)
+                except FileExistsError:
+                    continue
+                self._begun = True
+        finally:
+            draft.unlink()
 
-def _text(content: Mapping[str, Any]) -> str:
-    """JSON with one cell a line, so that a change shows as what it is."""
-    head = {name: value for name, value in content.items() if name != "cells"}
-    cells = [f"  {json.dumps(key)}: {json.dumps(cell)}" for key, cell in content["cells"].items()]
-    body = json.dumps(head, indent=1).removesuffix("\n}")
-    return body + ',\n "cells": {\n' + ",\n".join(cells) + "\n }\n}\n"
+    def _text(self) -> str:
+        """JSON with one cell a line, so that a change shows as what it is."""
+        head = {name: value for name, value in self.content.items() if name != "cells"}
+        for key, cell in self.cells.items():
+            if key not in self._lines:
+                self._lines[key] = f"  {json.dumps(key)}: {json.dumps(cell)}"
+        body = json.dumps(head, indent=1).removesuffix("\n}")
+        cells = ",\n".join(self._lines[key] for key in self.cells)
+        return body + ',\n "cells": {\n' + cells + "\n }\n}\n"
 
 
 def read_record(path: Path) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from protopinv.train.settle import settle
 from protopinv.train.source import Source, piece_rows, seen_by_network
 
 # More would leave little of a GPU's memory for chunks of rows, and lose more when interrupted.
-MOST_TOGETHER = 8
+MOST_TOGETHER = 10
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
 from protopinv.bench.shape import SHAPE, Parameters
-from protopinv.bench.tasks import Task
+from protopinv.bench.tasks import Rows, Task
 from protopinv.bench.timing import medians, seconds
 from protopinv.estimators import ProtoPINVClassifier
 
@@ -39,9 +39,22 @@ GPU_HURRY |= {"input_noise": 0.5}
 AIM = 0.978
 PEER_WIDTH = 165
 MOST_PEER_EPOCHS = 60
+# Our quick fit was chosen among nine, so the peer is tuned among nine too: the one that is first
+# with this share of the held-out rows.
+PEER_AIM = 0.98
+PEER_RATES = (1e-3, 3e-3, 1e-2)
+PEER_BATCHES = (200, 500, 1000)
 # Several in a row: threads of one library still spin for a while when another one is called.
 ONE_ROW_CALLS = 300
 MANY_ROWS_CALLS = 20
+
+
+class PeerRun(NamedTuple):
+    """How long the peer took, what it had then, and after how many epochs."""
+
+    seconds: float
+    score: float
+    epochs: int
 
 
 def hurry_of(device: str) -> Parameters:
@@ -85,28 +98,46 @@ class UserFigures:
         return {"seconds": {"ours": statistics.median(spent)}, "accuracy": right}
 
     def race(self) -> Mapping[str, Any]:
-        """Seconds until 97.8 % of the test set, against scikit-learn's MLP with its defaults.
+        """Seconds until 97.8 % of the test set, against scikit-learn's MLP.
 
-        The peer is looked at after every epoch, ours at its end; looking is not timed.
+        Once at its defaults, and once tuned as ours was. The peer is looked at after every epoch,
+        ours at its end; looking is not timed.
         """
-        X, y = self._all_rows()
-        test = _pixels(self.task.test.X)
-        ours = self._fits(HURRY, seeds=self.seeds)
-        peer = MLPClassifier((PEER_WIDTH,), random_state=0)
-        peer_seconds, peer_score, epochs = 0.0, 0.0, 0
-        most = 2 if self.quick else MOST_PEER_EPOCHS
-        classes = np.unique(y)
+        test = Rows(_pixels(self.task.test.X), self.task.test.y)
+        rows = Rows(*self._all_rows())
+        told: dict[str, Any] = self._fits(HURRY, seeds=self.seeds)
+        for name, parameters in (("peer", {}), ("tuned peer", self.tuned_peer())):
+            run = self._until(AIM, rows, test, parameters)
+            told["seconds"][name] = run.seconds
+            told[name.replace(" ", "_") + "_accuracy"] = run.score
+            told[name.replace(" ", "_") + "_epochs"] = run.epochs
+            told[name.replace(" ", "_") + "_parameters"] = parameters
+        return told
+
+    def tuned_peer(self) -> Parameters:
+        """Rate and batch with which the peer is first to have 98 % of the held-out rows."""
+        train, held_out = (Rows(_pixels(r.X), r.y) for r in (self.task.train, self.task.held_out))
+        tried = [
+            {"learning_rate_init": rate, "batch_size": batch}
+            for rate in PEER_RATES
+            for batch in PEER_BATCHES
+        ][: 1 if self.quick else None]
+        runs = [self._until(PEER_AIM, train, held_out, parameters) for parameters in tried]
+        # those that never have it come last
+        best = min(range(len(runs)), key=lambda n: (runs[n].score < PEER_AIM, runs[n].seconds))
+        return tried[best]
+
+    def _until(self, aim: float, rows: Rows, judged: Rows, parameters: Parameters) -> PeerRun:
+        peer = MLPClassifier((PEER_WIDTH,), random_state=0, **parameters)
+        classes, most = np.unique(rows.y), 2 if self.quick else MOST_PEER_EPOCHS
+        spent, score, epochs = 0.0, 0.0, 0
         with _quiet():
-            while peer_score < AIM and epochs < most:
-                peer_seconds += seconds(lambda: peer.partial_fit(X, y, classes=classes), "cpu")
+            while score < aim and epochs < most:
+                work = partial(peer.partial_fit, rows.X, rows.y, classes=classes)
+                spent += seconds(work, "cpu")
                 epochs += 1
-                peer_score = peer.score(test, self.task.test.y)
-        ours["seconds"]["peer"] = peer_seconds
-        return {
-            **ours,
-            "peer_accuracy": peer_score,
-            "peer_epochs": epochs,
-        }
+                score = float(peer.score(judged.X, judged.y))
+        return PeerRun(spent, score, epochs)
 
     def one_row(self) -> Mapping[str, Any]:
         """predict_proba of one row, on the host, by networks of about as many numbers."""
@@ -128,7 +159,7 @@ class UserFigures:
         return {"megabytes": statistics.median(found), "all": found}
 
     def start(self) -> Mapping[str, Any]:
-        """Seconds a process takes to be ready."""
+        """Seconds a process takes to be ready; one that fails is an error and no time."""
         programs = {
             "import torch": "import torch",
             "import the estimator": "from protopinv import ProtoPINVClassifier",
@@ -145,7 +176,7 @@ class UserFigures:
             subprocess.run(command, capture_output=True, check=True)  # noqa: S603
 
         works = {name: partial(run, program) for name, program in programs.items()}
-        return {"seconds": medians(works, repeats=3, device="cpu")}
+        return {"seconds": medians(works, repeats=3, device="cpu"), "checked": True}
 
     def _prediction(self, n: int, calls: int) -> Mapping[str, Any]:
         X, y = self._all_rows()

@@ -1,0 +1,3 @@
+"""How data sets are called in tables."""
+
+NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion"}
