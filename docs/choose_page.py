@@ -8,7 +8,7 @@ from typing import Any
 from results_page import recipe
 
 from benchmarks.images.accuracy import meetings
-from benchmarks.paper.text import NAMES as DATA
+from benchmarks.paper.names import NAMES as DATA
 from benchmarks.tables.contestants import OURS, REFERENCE
 from benchmarks.tables.standings import (
     LEVEL,

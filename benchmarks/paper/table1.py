@@ -153,7 +153,7 @@ def scored(
             yield place, _alone(method, task, parameters, seed, plan, device)
         return
     alone = _alone(method, task, parameters, seeds[0], plan, device)
-    if alone["seconds"] < SHORT:  # the first of a process also warms it up
+    if device == "cuda" or alone["seconds"] < SHORT:  # the first also compiles, and warms up
         again = [_alone(method, task, parameters, seed, plan, device) for seed in seeds[:TIMED]]
         times = [fit["seconds"] for fit in again]
         alone |= {"seconds": statistics.median(times), "all_seconds": times}
