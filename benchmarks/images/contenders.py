@@ -49,7 +49,9 @@ def contenders(row: Row, dataset: str) -> tuple[Method, Method]:
     """Ours and the MLP of a row; what is known of a data set beforehand is the same for both."""
 
     def method(key: str, title: str, build: Callable[..., object], draw: Draw) -> Method:
-        fixed = {"scaling": "global", "early_stopping": False}
+        fixed: Parameters = {"scaling": "global", "early_stopping": False}
+        if not row.stem:  # images that are copied would get one by rule
+            fixed["stem"] = "none"
         drawn = partial(draw, row=row, dataset=dataset)
         return Method(f"{row.key}/{key}", title, build, fixed, drawn, quick=QUICK)
 

@@ -43,6 +43,11 @@ def may_be_more(found: Named) -> Judgement:
     return "wrong" if all(value.high < WORTH for value in values) else "inconclusive"
 
 
+def may_lose(found: Named) -> Judgement:
+    """Said of some: for at least one pair the first is behind by what is worth speaking of."""
+    return may_be_more({name: _turned(value) for name, value in found.items()})
+
+
 def modest_gain(found: Named) -> Judgement:
     """Said of one of several: it has somewhat more, and not much."""
     best = max(found.values(), key=lambda value: value.mean)

@@ -168,7 +168,7 @@ DEEP = ("4 x 256", "6 x 256", "8 x 256")
         ("method-pca", adds(-1.0, "projection", "PCA-100"), "different"),
         ("limits-depth", no_effect, "wrong"),
         ("limits-depth", adds(-1.0, "depth", *DEEP), "confirmed"),
-        ("limits-depth", adds(-1.0, "depth", "8 x 256"), "different"),
+        ("limits-depth", adds(-1.0, "depth", "8 x 256"), "confirmed"),
         ("limits-few", adds(-3.0, "few", "10, ridge x 10", "25, ridge x 0.1"), "confirmed"),
         ("limits-few", no_effect, "wrong"),
     ],
