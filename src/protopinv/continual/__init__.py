@@ -1,0 +1,27 @@
+"""Learning that continues: new rows and classes without the old ones; banks grow and shrink."""
+
+from protopinv.continual.banks import (
+    answers,
+    grown,
+    hidden_of,
+    importances,
+    left_with,
+    with_outputs,
+)
+from protopinv.continual.learning import GROWTH, New, Settings, State, Updated, shrunk, update
+
+__all__ = [
+    "GROWTH",
+    "New",
+    "Settings",
+    "State",
+    "Updated",
+    "answers",
+    "grown",
+    "hidden_of",
+    "importances",
+    "left_with",
+    "shrunk",
+    "update",
+    "with_outputs",
+]
