@@ -8,47 +8,38 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from protopinv.bank import Bank
-from protopinv.network import ACTIVATIONS, Architecture, affine, solve_weights
+from protopinv.network import ACTIVATIONS, Architecture, solve_weights
 
-# Rows that are sent through a network at once.
-ROWS = 8_192
+# Rows that are sent through a network at once, and numbers of banks that are solved at once.
+ROWS, NUMBERS = 8_192, 2**23
 
 
-def solved(bank: Bank, architecture: Architecture) -> list[list[Tensor]]:
-    """The weights of every member, in float64."""
-    solution = solve_weights(bank.to("cpu", torch.float64), architecture)
-    return [[W[member] for W in solution.weights] for member in range(bank.n_members)]
+def through(
+    bank: Bank, architecture: Architecture, X: Float[Tensor, "*members n d"]
+) -> list[Float[Tensor, "m n _"]]:
+    """Rows through the weights of every member: each layer before its activation, outputs last."""
+    weights = solve_weights(bank.to("cpu", torch.float64), architecture).weights
+    act, layers = ACTIVATIONS[architecture.activation], list[Tensor]()
+    for W in (W.to(X) for W in weights):
+        layers.append((act(layers[-1]) if layers else X) @ W[:, 1:] + W[:, :1])
+    return layers
 
 
 def answers(
     bank: Bank, architecture: Architecture, Z: Float[Tensor, "n d"]
 ) -> Float[Tensor, "n k"]:
     """The mean of the outputs of all members, as they are trained: before any unit or sharpness."""
-    act, found = ACTIVATIONS[architecture.activation], []
-    members = [[W.to(Z) for W in weights] for weights in solved(bank, architecture)]
-    for piece in Z.split(ROWS):
-        outputs = []
-        for weights in members:
-            X = piece
-            for W in weights[:-1]:
-                X = act(affine(X, W))
-            outputs.append(affine(X, weights[-1]))
-        found.append(torch.stack(outputs).mean(0))
-    return torch.cat(found)
+    pieces = (through(bank, architecture, piece)[-1].mean(0) for piece in Z.split(ROWS))
+    return torch.cat(list(pieces))
 
 
 def hidden_of(
     bank: Bank, architecture: Architecture, inputs: Float[Tensor, "m c d"]
 ) -> tuple[list[Float[Tensor, "m c _"]], Float[Tensor, "m c k"]]:
     """What the hidden targets and outputs of prototypes at ``inputs`` would be, by member."""
-    act = ACTIVATIONS[architecture.activation]
-    layers: list[list[Tensor]] = []
-    for weights, rows in zip(solved(bank, architecture), inputs.double(), strict=True):
-        values = [affine(rows, weights[0])]
-        for W in weights[1:]:
-            values.append(affine(act(values[-1]), W))
-        layers.append(values)
-    *hidden, outputs = (torch.stack(each).to(bank.inputs) for each in zip(*layers, strict=True))
+    *hidden, outputs = (
+        each.to(bank.inputs) for each in through(bank, architecture, inputs.double())
+    )
     return hidden, outputs
 
 
@@ -108,13 +99,15 @@ def importances(
     bank: Bank, architecture: Architecture, Z: Float[Tensor, "n d"]
 ) -> Float[Tensor, "m p"]:
     """How far the outputs for these rows move, root mean square, when a prototype is left out."""
-    everything = torch.arange(bank.n_prototypes)
-    found = torch.empty(bank.n_members, bank.n_prototypes, dtype=torch.float64)
+    p = bank.n_prototypes
+    # row i names all but prototype i
+    others = torch.arange(p).expand(p, p)[~torch.eye(p, dtype=torch.bool)].view(p, p - 1)
+    size = max(1, NUMBERS // (p * max(bank.inputs.shape[2], *(H.shape[2] for H in bank.hidden))))
+    found = []
     for member in range(bank.n_members):
-        alone = bank.members([member])
-        whole = answers(alone, architecture, Z)
-        for number in range(bank.n_prototypes):
-            others = left_with(alone, everything[everything != number][None])
-            moved = answers(others, architecture, Z) - whole
-            found[member, number] = moved.double().square().mean().sqrt()
-    return found
+        whole = through(bank.members([member]), architecture, Z)[-1]
+        for kept in others.split(size):
+            fewer = left_with(bank.members([member] * len(kept)), kept)
+            moved = through(fewer, architecture, Z)[-1] - whole
+            found.append(moved.double().square().mean((1, 2)).sqrt())
+    return torch.cat(found).view(bank.n_members, p)

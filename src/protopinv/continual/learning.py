@@ -198,7 +198,7 @@ def shrunk(
     """With the prototypes that matter most, in the order they had; frozen ones stay."""
     if bank.n_prototypes <= n_prototypes:
         return bank
-    rows = memory.drawn(WEIGHED_ROWS, generator)[0].double()
+    rows = memory.drawn(WEIGHED_ROWS, generator)[0]
     worth = importances(bank, architecture_of(config), rows)
     worth[:, :n_frozen] = torch.inf
     kept = worth.argsort(1, descending=True)[:, :n_prototypes]
