@@ -99,7 +99,7 @@ def update(state: State, new: New, settings: Settings) -> Updated:
     known = memory.masses(n_groups) > 0
     unknown = torch.tensor([g for g in groups.unique().tolist() if not known[g]], dtype=torch.long)
     if len(unknown):
-        memory = replace(memory.turned(new.Z, new.weight), is_cut=memory.basis is not None)
+        memory = opened(memory, new)
         bank = _grown(bank, memory, new, groups, unknown, settings, state.n_frozen)
     rows = _together(state.bank, memory, new, known, objective, settings, generator)
     if settings.factors is not None:
@@ -109,6 +109,11 @@ def update(state: State, new: New, settings: Settings) -> Updated:
     model = _trained(bank, rows, objective, settings, state.n_frozen)
     added = memory.added(new.Z, groups.to(new.Z.device), new.weight, n_groups, generator)
     return Updated(model.bank, added, model.history)
+
+
+def opened(memory: Memory, new: New) -> Memory:
+    """The memory for new classes: directions that serve them too, and no tails any more."""
+    return replace(memory.turned(new.Z, new.weight), is_cut=memory.basis is not None)
 
 
 def _trained(
