@@ -20,6 +20,7 @@ LEAST = {
     "several labels": 0.65,
     "a frame": 0.9,
     "a quick fit": 0.9,
+    "new classes": 0.85,
 }
 
 

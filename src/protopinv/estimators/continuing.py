@@ -36,7 +36,7 @@ from protopinv.estimators.fitting import ProtoPINV, going_on
 from protopinv.estimators.frames import rows_of
 from protopinv.estimators.parameters import as_estimator
 from protopinv.features import FeatureMap
-from protopinv.memory import Memory
+from protopinv.memory import Memory, usual_limit
 from protopinv.objective import Objective
 from protopinv.shards import RowSource
 from protopinv.train.bank_step import architecture_of
@@ -51,7 +51,7 @@ from protopinv.train.threads import threads_for
 
 # An update takes this share of the epochs of a fit of as many rows, more with a new class, at this
 # share of its rate.
-EPOCHS, EPOCHS_WITH_GROWTH, RATE = 0.15, 0.4, 0.3
+EPOCHS, EPOCHS_WITH_GROWTH, RATE = 0.1, 0.4, 0.3
 # Rows of a long source that are learned at a time.
 SOURCE_ROWS = 50_000
 # Drawn rows on which a change is judged.
@@ -117,6 +117,10 @@ class Continuing(ProtoPINV):
         objective, memory = state.objective, state.memory
         if decay:
             state = replace(state, memory=memory.weakened(1 - decay))
+        if self._memory_limit is None:
+            n = float(memory.parts.rows.sum()) + len(checked.X)
+            limit = max(memory.limit, usual_limit(n, memory.n_features))
+            state = replace(state, memory=replace(state.memory, limit=limit))
         source = self._source(checked, objective)
         known = memory.masses(objective.n_groups)
         grows = bool((known[torch.from_numpy(source.groups()).unique()] == 0).any())

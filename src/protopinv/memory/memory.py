@@ -82,13 +82,12 @@ class Memory:
     ) -> "Memory":
         """With more rows, which become parts of their own until the limit unites them."""
         heads = Z if self.basis is None else Z @ self.basis.to(Z)
-        most, least = self._most_parts(n_groups), least_rows(self.n_directions)
-        parts = self.parts
+        most, parts = self._most_parts(n_groups), self.parts
         for group in groups.unique().tolist():
             chosen = groups == group
-            n = min(most, max(1, int(chosen.sum()) // least))
+            n = min(most, max(1, int(chosen.sum()) // LEAST_ROWS))
             parts = parts.joined(parts_of(heads[chosen], group, weight[chosen], n, generator))
-        parts = parts.reduced(most, least)
+        parts = parts.reduced(most)
         if self.basis is None:
             return replace(self, parts=parts)
         tails = Z.double() - heads.double() @ self.basis.to(Z.device).T
@@ -284,8 +283,7 @@ def begin_memory(
 ) -> Memory:
     """That of the first rows; without a ``limit`` a quarter of their numbers, at most MEMORY."""
     n, m = Z.shape
-    if limit is None:
-        limit = min(MEMORY, int(SHARE_OF_ROWS * n * m))
+    limit = usual_limit(n, m) if limit is None else limit
     r = _directions(m, n_groups, limit)
     nothing = Parts(
         torch.zeros(0, dtype=torch.long),
@@ -301,9 +299,9 @@ def begin_memory(
     return empty.added(Z, groups, weight, n_groups, generator)
 
 
-def least_rows(n_directions: int) -> int:
-    """Rows that a part should have: enough to hide each, and to know a covariance."""
-    return max(LEAST_ROWS, 2 * n_directions)
+def usual_limit(n_rows: float, n_features: int) -> int:
+    """A quarter of the numbers of so many rows, at most MEMORY."""
+    return min(MEMORY, int(SHARE_OF_ROWS * n_rows * n_features))
 
 
 def numbers_of_part(n_directions: int) -> int:

@@ -71,8 +71,8 @@ class Parts:
         others = chosen[chosen != part]
         return int(others[(self.mean[others] - self.mean[part]).square().sum(1).argmin()])
 
-    def reduced(self, n_of_a_group: int, least_rows: int) -> "Parts":
-        """At most so many of every group, none with fewer rows unless it is the only one."""
+    def reduced(self, n_of_a_group: int) -> "Parts":
+        """At most so many of every group, none with too few rows unless it is the only one."""
         parts = self
         for group in self.group.unique().tolist():
             while True:
@@ -80,7 +80,7 @@ class Parts:
                 if len(chosen) == 1:
                     break
                 smallest = int(chosen[parts.rows[chosen].argmin()])
-                if parts.rows[smallest] < least_rows:
+                if parts.rows[smallest] < LEAST_ROWS:
                     a, b = sorted((smallest, parts.closest_to(smallest, chosen)))
                 elif len(chosen) > n_of_a_group:
                     a, b = parts.nearest(chosen)
