@@ -34,7 +34,8 @@ A *memory* takes the place of the rows. The features that the network sees are c
 directions in which the first rows vary most, and the rest, the *tail*. Along the directions every
 class is a mixture of up to ten Gaussians, stored as sums: the number of rows, their weight, their
 mean and their scatter matrix, in float64. In the tail a class has a mean and a variance for every
-feature. No rows are stored: a Gaussian stands for 25 rows at least, unless a class has fewer. (The *examples* in a model file are rows; `save` has options
+feature. No rows are stored: a Gaussian stands for 25 rows at least, unless a class has fewer.
+(The *examples* in a model file are rows; `save` has options
 to leave them out, and the memory too.)
 
 The memory has at most 138,500 numbers, and at most a quarter of those of the rows;
@@ -44,11 +45,12 @@ of their own. Where there are too many, the two of a class whose union loses lea
 `partial_fit` then
 
 1. draws rows from the memory, two for every new row and 2,000 at least,
-2. asks the network that there was what it says of them. What a drawn row should be answered is half
-   that, and half its class,
+2. asks the network that there was what it says of them. That is what a drawn row should be
+   answered; with a new class it is half of it, the other half being the row's own class,
 3. grows every bank by ten prototypes for each new class,
-4. trains the banks on new and drawn rows, for a tenth of the epochs of a fit, or four tenths with a
-   new class, at three tenths of its rate,
+4. trains the banks on new and drawn rows, with a new class for four tenths of the epochs of a fit
+   at three tenths of its rate. Without one it is less, the fewer of all rows so far are new: down
+   to seven hundredths of the epochs, and the rate by the square root of that share,
 5. adds the new rows to the memory.
 
 If anything is wrong with what was given, the model stays as it was.
@@ -66,7 +68,7 @@ A category that a table has never seen is one of its unknown ones.
 ## Larger and smaller banks
 
 `grow(n)` adds prototypes at rows drawn from the memory, where they say what the network says.
-`freeze()` keeps those there are where they are, whatever is learned later. `prune(n)` leaves the `n`
+`freeze()` keeps those there are where they are, whatever comes later. `prune(n)` leaves the `n`
 that matter most, each weighed by how far outputs move without it, and returns what that cost: how
 far outputs moved and how many answers stayed the same. With `max_prototypes` a bank is pruned
 to make room whenever a class comes.

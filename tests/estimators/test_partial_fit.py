@@ -62,6 +62,15 @@ def test_classes_stay_sorted_in_whatever_order_they_come(five) -> None:
     assert (best == names).mean() > 0.85
 
 
+def test_texts_of_any_width_are_saved(five, tmp_path) -> None:
+    X, y = five
+    model = quick().fit(X[y < 2], y[y < 2].astype("<U30"))
+    model.partial_fit(X[y == 2], np.full(200, "a longer name"))
+    assert copied(model, tmp_path).classes_.tolist() == ["0", "1", "a longer name"]
+    model.forget("a longer name")
+    assert copied(model, tmp_path).classes_.tolist() == ["0", "1"]
+
+
 def test_more_rows_of_known_classes_help_and_cost_little(five) -> None:
     X, y = five
     model = quick().fit(X[:60], y[:60])

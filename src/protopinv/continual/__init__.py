@@ -8,7 +8,16 @@ from protopinv.continual.banks import (
     left_with,
     with_outputs,
 )
-from protopinv.continual.learning import GROWTH, New, Settings, State, Updated, shrunk, update
+from protopinv.continual.learning import (
+    GROWTH,
+    New,
+    Settings,
+    State,
+    Updated,
+    drawn_rows,
+    shrunk,
+    update,
+)
 
 __all__ = [
     "GROWTH",
@@ -17,6 +26,7 @@ __all__ = [
     "State",
     "Updated",
     "answers",
+    "drawn_rows",
     "grown",
     "hidden_of",
     "importances",

@@ -1,7 +1,8 @@
 """One update: new rows, rows drawn from the memory of old ones, and a short training on both.
 
-What drawn rows should be answered is half what their group says and half what the network said
-before. So the network keeps what it learned from real rows, and the memory only says where.
+What drawn rows should be answered is what the network said before, and with a new class half of it
+what their group says. So the network keeps what it learned from real rows, and the memory says
+where.
 """
 
 from collections.abc import Callable
@@ -34,7 +35,8 @@ from protopinv.train.rows import Rows
 
 # Rows that are drawn for every new one, how many at least, and what each counts at most.
 DRAWN_FOR_ONE, LEAST_DRAWN, MOST_WEIGHT = 2.0, 2_000, 2.0
-# How much of what a drawn row should be answered the network says that there was.
+# How much of what a drawn row should be answered the network says that there was, once a new class
+# comes; before, it says all.
 FROM_NETWORK = 0.5
 # Drawn rows on which prototypes are weighed.
 WEIGHED_ROWS = 500
@@ -101,7 +103,9 @@ def update(state: State, new: New, settings: Settings) -> Updated:
     if len(unknown):
         memory = opened(memory, new)
         bank = _grown(bank, memory, new, groups, unknown, settings, state.n_frozen)
-    rows = _together(state.bank, memory, new, known, objective, settings, generator)
+    rows = _together(
+        state.bank, memory, new, known, objective, settings, generator, grows=len(unknown) > 0
+    )
     if settings.factors is not None:
         factor = settings.factors[objective.groups(rows.y.cpu())].to(rows.X)
         weight = factor if rows.weight is None else rows.weight[0] * factor
@@ -109,6 +113,11 @@ def update(state: State, new: New, settings: Settings) -> Updated:
     model = _trained(bank, rows, objective, settings, state.n_frozen)
     added = memory.added(new.Z, groups.to(new.Z.device), new.weight, n_groups, generator)
     return Updated(model.bank, added, model.history)
+
+
+def drawn_rows(n_new: int, mass: float) -> int:
+    """How many rows are drawn beside new ones: not more than there have been."""
+    return min(round(mass), max(LEAST_DRAWN, round(DRAWN_FOR_ONE * n_new)))
 
 
 def opened(memory: Memory, new: New) -> Memory:
@@ -150,20 +159,22 @@ def _together(
     objective: Objective,
     settings: Settings,
     generator: Generator,
+    *,
+    grows: bool,
 ) -> Rows:
     """New rows with their targets, and drawn ones with theirs."""
     device, dtype = settings.device, getattr(torch, settings.config.dtype)
     Z = memory.cut(new.Z).to(device, dtype)
     wanted = _wanted(new.targets, objective, settings.config).to(device, dtype)
     mass = float(memory.parts.mass.sum())
-    n = min(round(mass), max(LEAST_DRAWN, round(DRAWN_FOR_ONE * len(Z))))
+    n = drawn_rows(len(Z), mass)
     weight = new.weight.to(device, dtype)
     if n == 0:
         return Rows(Z, wanted, (weight / weight.mean())[None])
     drawn, groups = memory.drawn(n, generator)
     drawn = drawn.to(device, dtype)
     said = answers(teacher, architecture_of(settings.config), drawn)
-    remembered = _remembered(said, groups.to(device), known.to(device), objective)
+    remembered = _remembered(said, groups.to(device), known.to(device), objective, grows=grows)
     weight = torch.cat([weight, weight.new_full((n,), min(mass / n, MOST_WEIGHT))])
     return Rows(
         torch.cat([Z, drawn]), torch.cat([wanted, remembered]), (weight / weight.mean())[None]
@@ -180,7 +191,12 @@ def _wanted(targets: Tensor, objective: Objective, config: TrainConfig) -> Float
 
 
 def _remembered(
-    said: Float[Tensor, "n k"], groups: Int[Tensor, " n"], known: Tensor, objective: Objective
+    said: Float[Tensor, "n k"],
+    groups: Int[Tensor, " n"],
+    known: Tensor,
+    objective: Objective,
+    *,
+    grows: bool,
 ) -> Float[Tensor, "n k"]:
     """Targets of drawn rows."""
     if isinstance(objective, Labels):
@@ -188,7 +204,8 @@ def _remembered(
     if not isinstance(objective, Classes):
         return said
     shares = torch.softmax(said.masked_fill(~known, -torch.inf), dim=1)
-    return torch.lerp(one_hot(groups, objective.n_outputs).to(shares), shares, FROM_NETWORK)
+    labels = one_hot(groups, objective.n_outputs).to(shares)
+    return torch.lerp(labels, shares, FROM_NETWORK if grows else 1.0)
 
 
 def shrunk(

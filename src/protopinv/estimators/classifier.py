@@ -21,6 +21,7 @@ from protopinv.estimators.classes import (
     few,
     known_classes,
     labels_of,
+    narrowed,
 )
 from protopinv.estimators.continuing import Continuing, refuse_classes, require_decay
 from protopinv.estimators.door import Checked, data_errors, with_weight
@@ -168,7 +169,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
             )
         number = int(places[0])
         memory = state.memory.without(number)
-        smaller = replace(objective, labels=np.delete(objective.labels, number))
+        smaller = replace(objective, labels=narrowed(np.delete(objective.labels, number)))
         changed = State(without_output(state.bank, number), memory, smaller, state.n_frozen)
         self._take_over(changed, self._sharpness())
         self.classes_ = smaller.labels
@@ -243,7 +244,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
             state,
             bank=with_outputs(state.bank, places, len(labels)),
             memory=state.memory.renumbered(places, len(labels)),
-            objective=replace(objective, labels=labels),
+            objective=replace(objective, labels=narrowed(labels)),
         )
 
     def _factors(self, state: State, checked: Checked) -> Tensor | None:

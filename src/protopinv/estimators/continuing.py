@@ -17,6 +17,7 @@ from protopinv.continual import (
     Settings,
     State,
     answers,
+    drawn_rows,
     grown,
     hidden_of,
     shrunk,
@@ -44,14 +45,18 @@ from protopinv.train.config import TrainConfig
 from protopinv.train.loop import Observer
 from protopinv.train.model import fold
 from protopinv.train.progress import progress
-from protopinv.train.settle import settle
+from protopinv.train.settle import is_auto, settle
 from protopinv.train.source import Source
 from protopinv.train.survey import pieces_of
 from protopinv.train.threads import threads_for
 
-# An update takes this share of the epochs of a fit of as many rows, more with a new class, at this
-# share of its rate.
-EPOCHS, EPOCHS_WITH_GROWTH, RATE = 0.1, 0.4, 0.3
+# What an update with a new class takes of the epochs of a fit of as many rows, and of its rate.
+# Where all classes are known it is less: epochs by the share of all rows so far that are new, down
+# to the last of these numbers, and the rate by the square root of that share.
+EPOCHS, RATE, LEAST_EPOCHS = 0.4, 0.3, 0.07
+# Few rows are learned in so many batches, of so many rows at least: a step of all of them at once
+# would be one of too few.
+LEAST_BATCHES, LEAST_BATCH = 8, 256
 # Rows of a long source that are learned at a time.
 SOURCE_ROWS = 50_000
 # Drawn rows on which a change is judged.
@@ -118,13 +123,14 @@ class Continuing(ProtoPINV):
         if decay:
             state = replace(state, memory=memory.weakened(1 - decay))
         if self._memory_limit is None:
-            n = float(memory.parts.rows.sum()) + len(checked.X)
+            n = round(float(memory.parts.rows.sum())) + len(checked.X)
             limit = max(memory.limit, usual_limit(n, memory.n_features))
             state = replace(state, memory=replace(state.memory, limit=limit))
         source = self._source(checked, objective)
         known = memory.masses(objective.n_groups)
         grows = bool((known[torch.from_numpy(source.groups()).unique()] == 0).any())
-        config = self._update_config(source, device, state.bank, grows=grows)
+        mass = float(state.memory.parts.mass.sum())
+        config = self._update_config(source, device, state.bank, mass, grows=grows)
         front = None if self.front_ is None else self.front_.to(device)
         shown = progress(enabled=bool(self.verbose), also=observer)
         threads = threads_for(source.shape(device), objective.n_outputs, config, device)
@@ -158,19 +164,24 @@ class Continuing(ProtoPINV):
         return self
 
     def _update_config(
-        self, source: Source, device: torch.device, bank: Bank, *, grows: bool
+        self, source: Source, device: torch.device, bank: Bank, mass: float, *, grows: bool
     ) -> TrainConfig:
         """As a fit of as many rows would have it, with fewer epochs at a lower rate."""
         given = {**self._given(), "image_shape": self.config_.image_shape}
         given = {**going_on(given, bank, self.config_), "early_stopping": False}
         config = settle(given, source.shape(device))
-        share = EPOCHS_WITH_GROWTH if grows else EPOCHS
-        epochs = max(1, math.ceil(share * config.max_epochs))
+        n = len(source.X)
+        if is_auto(self.batch_size):
+            n_seen = n + drawn_rows(n, mass)
+            small = max(LEAST_BATCH, math.ceil(n_seen / LEAST_BATCHES))
+            config = replace(config, batch_size=min(small, config.batch_size or small))
+        new = 1.0 if grows else n / (n + mass)
+        epochs = math.ceil(max(LEAST_EPOCHS, EPOCHS * new) * config.max_epochs)
         return replace(
             config,
             max_epochs=epochs,
             warmup_epochs=min(config.warmup_epochs, epochs // 4),
-            lr=RATE * config.lr,
+            lr=RATE * math.sqrt(new) * config.lr,
             label_smoothing=self.config_.label_smoothing,
         )
 

@@ -299,7 +299,7 @@ def begin_memory(
     return empty.added(Z, groups, weight, n_groups, generator)
 
 
-def usual_limit(n_rows: float, n_features: int) -> int:
+def usual_limit(n_rows: int, n_features: int) -> int:
     """A quarter of the numbers of so many rows, at most MEMORY."""
     return min(MEMORY, int(SHARE_OF_ROWS * n_rows * n_features))
 
