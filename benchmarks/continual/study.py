@@ -41,6 +41,8 @@ KINDS = ("vector", "stem")
 # Rows that are added to a fitted model, by its own; small calls in a row; shares of the memory that
 # are forgotten at every batch of a stream.
 ADDED, CALLS, DECAYS = 0.1, 50, (0.0, 0.1, 0.3, 0.6, EVERYTHING)
+# What a fit of all rows settles for: the first of many small calls cannot know how many will come.
+SIZES: dict[str, Any] = {"n_prototypes": 120, "hidden_sizes": (192, 192)}
 # A smoke run has fewer small calls.
 QUICK_CALLS, QUICK_EPOCHS = 3, 2
 
@@ -168,7 +170,7 @@ def _a_tenth_more(plan: ContinualPlan, dataset: str, seed: int, device: str) -> 
 def _small_calls(plan: ContinualPlan, dataset: str, seed: int, device: str) -> dict[str, Any]:
     task = load_task(dataset, quick=plan.quick)
     X, y, order = task.all_rows.X, task.all_rows.y, _shuffled(len(task.all_rows.y), seed)
-    model, after = ours(seed, device, stem=False, **plan.options), []
+    model, after = ours(seed, device, stem=False, **SIZES, **plan.options), []
     parts = np.array_split(order, CALLS)[: QUICK_CALLS if plan.quick else None]
     started = time.perf_counter()
     for part in parts:
