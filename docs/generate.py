@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the study
 
 import typer
 from accuracy_page import accuracy_page
-from continuing_page import continuing_page
+from continual_page import continual_page
 from export_page import export_page
 from results_page import results_page
 from scale_page import scale_page
@@ -64,18 +64,18 @@ def _pages() -> dict[Path, bytes]:
     text, figures = results_page(newest)
     accuracy, accuracy_figures = accuracy_page(newest)
     speed, speed_figures = speed_page(newest)
-    continuing, continuing_figures = continuing_page(newest)
+    continual, continual_figures = continual_page(newest)
     pages = {
         HERE / "cli.md": command_line(),
         HERE / "results.md": f"{NOTICE}\n{text}",
         HERE / "accuracy.md": f"{NOTICE}\n{accuracy}",
-        HERE / "continuing.md": f"{NOTICE}\n{continuing}",
+        HERE / "continual.md": f"{NOTICE}\n{continual}",
         HERE / "speed.md": f"{NOTICE}\n{speed}",
         HERE / "scale.md": f"{NOTICE}\n{scale_page(newest)}",
         HERE / "export.md": f"{NOTICE}\n{export_page(newest)}",
         HERE / "tables.md": f"{NOTICE}\n{tables_page(newest)}",
     }
-    every = figures | accuracy_figures | speed_figures | continuing_figures
+    every = figures | accuracy_figures | speed_figures | continual_figures
     drawn = {HERE / "figures" / name: content for name, content in every.items()}
     return {path: page.encode() for path, page in pages.items()} | drawn
 

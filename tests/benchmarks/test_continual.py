@@ -87,14 +87,14 @@ def test_a_part_must_be_known() -> None:
 
 def test_the_page_has_a_section_and_a_figure_for_every_part(images: Task, tmp_path: Path) -> None:
     sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
-    from continuing_page import TITLES, continuing_page
+    from continual_page import TITLES, continual_page
 
     newest = {}
     for part in ("classes", "drift"):
         plan = ContinualPlan(part, ("mnist",), quick=True)
         record = measure_continual(plan, device="cpu", folder=tmp_path)
         newest[f"continual-{part}-cpu"] = {**record.content, "file": record.path.name}
-    text, figures = continuing_page(newest)
-    assert set(figures) == {"continuing-classes.svg", "continuing-drift.svg"}
+    text, figures = continual_page(newest)
+    assert set(figures) == {"continual-classes.svg", "continual-drift.svg"}
     for part, title in TITLES.items():
         assert (f"## {title}" in text) == (part in ("classes", "drift"))

@@ -1,4 +1,4 @@
-"""docs/continuing.md, from dated records."""
+"""docs/continual.md, from dated records."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -117,7 +117,7 @@ TITLES = {
 }
 
 
-def continuing_page(newest: Mapping[str, Record]) -> tuple[str, dict[str, bytes]]:
+def continual_page(newest: Mapping[str, Record]) -> tuple[str, dict[str, bytes]]:
     """The page, and its figures by name."""
     lines, figures = [*START.splitlines(), ""], {}
     for part, title in TITLES.items():
@@ -128,7 +128,7 @@ def continuing_page(newest: Mapping[str, Record]) -> tuple[str, dict[str, bytes]
         lines += [*TABLES[part](record), "", *_notes(part, record)]
         panels = _panels(part, record)
         if panels:
-            name = f"continuing-{part}.svg"
+            name = f"continual-{part}.svg"
             figures[name] = save_figure(plot(panels, columns=min(2, len(panels))))
             lines += [f"![{title}](figures/{name})", ""]
         lines += [f"`python -m benchmarks continual --parts {part}` makes this.", ""]
