@@ -112,6 +112,20 @@ def test_a_decay_counts_old_rows_less_and_leaves_what_they_are_like() -> None:
         )
 
 
+def test_what_is_forgotten_again_and_again_is_gone() -> None:
+    Z, groups, weight = rows()
+    memory = begun(Z, groups, weight)
+    late = groups == 2
+    for seed in range(60):
+        memory = memory.weakened(1e-9)
+        generator = Generator().manual_seed(seed)
+        memory = memory.added(Z[late], groups[late], weight[late], GROUPS, generator)
+    assert memory.parts.group.unique().tolist() == [2]
+    drawn, _ = memory.drawn(100, Generator().manual_seed(0))
+    assert bool(drawn.isfinite().all())
+    torch.testing.assert_close(moments(memory, 2)[0], weight[late].sum(), rtol=1e-6, atol=0)
+
+
 @pytest.mark.parametrize("limit", [5_000, 250], ids=["all directions", "with a tail"])
 def test_drawn_rows_have_the_moments_of_those_that_are_gone(limit: int) -> None:
     Z, groups, weight = rows(n=3_000, m=12)

@@ -127,7 +127,7 @@ class Continuing(ProtoPINV):
             limit = max(memory.limit, usual_limit(n, memory.n_features))
             state = replace(state, memory=replace(state.memory, limit=limit))
         source = self._source(checked, objective)
-        known = memory.masses(objective.n_groups)
+        known = state.memory.masses(objective.n_groups)
         grows = bool((known[torch.from_numpy(source.groups()).unique()] == 0).any())
         mass = float(state.memory.parts.mass.sum())
         config = self._update_config(source, device, state.bank, mass, grows=grows)
@@ -150,9 +150,10 @@ class Continuing(ProtoPINV):
                 observer=watched,
             )
             done = update(state, New(seen.X, seen.y, weight), settings)
-        sharpness = self._sharpness()
+        learned = replace(state, bank=done.bank, memory=done.memory)
+        self._take_over(learned, self._sharpness())
         self.history_, self.n_iter_ = done.history, done.history.n_epochs
-        return self._take_over(replace(state, bank=done.bank, memory=done.memory), sharpness)
+        return self
 
     def _take_over(self, state: State, sharpness: float) -> Self:
         """These banks and this memory, and the network they make."""

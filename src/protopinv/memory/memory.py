@@ -17,8 +17,8 @@ MOST_DIRECTIONS = 48
 PARTS_OF_A_GROUP, MOST_PARTS = 10, 100
 # Rows from which the directions are found.
 DIRECTION_ROWS = 10_000
-# Numbers that are drawn at once.
-PIECE_NUMBERS = 2**22
+# A part of fewer rows than this is forgotten.
+GONE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -167,9 +167,12 @@ class Memory:
         return heads + tails[self.parts.group]
 
     def weakened(self, factor: float) -> "Memory":
-        """As if every row counted ``factor`` times."""
+        """As if every row counted ``factor`` times; what is left of next to nothing goes."""
         tail = None if self.tail_scatter is None else self.tail_scatter * factor
-        return replace(self, parts=self.parts.weakened(factor), tail_scatter=tail)
+        parts = self.parts.weakened(factor)
+        left = parts.rows > GONE
+        left[parts.rows.argmax()] = True
+        return replace(self, parts=parts.taken(left), tail_scatter=tail)
 
     def without(self, group: int) -> "Memory":
         """As if there had never been a row of this group; later ones move up by one."""
