@@ -55,7 +55,9 @@ of their own. Where there are too many, the two of a class whose union loses lea
 
 If anything is wrong with what was given, the model stays as it was.
 
-**What is exact.** The sums of the memory are those of all rows, whatever the calls they came in.
+**What is exact.** The sums of the memory are those of all rows, whatever the calls they came in,
+until a new class turns the directions (of a source larger than memory, a fit keeps those of a
+sample, scaled to all of its rows).
 `forget(label)` takes out all that the memory has of a class, and leaves the outputs of the other
 classes as they were, up to rounding. **What is not.** Rows that are drawn are like those that are
 gone, not the same; so a network that learned in two calls is another one than after a fit of
