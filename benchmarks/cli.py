@@ -178,6 +178,43 @@ def more(
 
 
 @app.command()
+def continual(
+    parts: Annotated[
+        str, typer.Option(help="classes, rows, domains, drift, tried, some with commas, or 'all'.")
+    ] = "all",
+    datasets: Datasets = "mnist,fashion-mnist",
+    seeds: Seeds = 5,
+    device: Device = "auto",
+    quick: Quick = False,
+    records: Folder = Path("records"),
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """What partial_fit keeps and learns: classes, rows, domains, drift; and what was tried.
+
+    Every part has a record of its own. The test set is scored, but for 'tried', which has 6,000
+    held-out training rows. A run that was interrupted continues: finished cells are kept.
+    """
+    from benchmarks.continual.study import PARTS, ContinualPlan, measure_continual
+    from benchmarks.continual.text import TABLES
+    from protopinv.estimators.checks import resolve_device
+
+    place = resolve_device(device).type
+    chosen = PARTS if parts == "all" else listed(parts)
+    plans = [ContinualPlan(part, listed(datasets), seeds, quick) for part in chosen]
+    measured = {}
+    for plan in plans:
+        record = measure_continual(plan, device=place, folder=records, fresh=fresh, say=say)
+        say(f"record: {record.path}")
+        measured[plan.part] = record.content
+    if as_json:
+        answer(measured, as_json=True)
+        return
+    for part, content in measured.items():
+        print("\n".join(["", *TABLES[part](content)]))
+
+
+@app.command()
 def scale(
     rows: Annotated[Path, typer.Option(help="A folder for the files that are made; 5 GB.")] = Path(
         "rows"

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the study
 import typer
 from accuracy_page import accuracy_page
 from choose_page import choose_page
+from continual_page import continual_page
 from export_page import export_page
 from results_page import results_page
 from scale_page import scale_page
@@ -68,17 +69,19 @@ def _pages() -> dict[Path, bytes]:
     accuracy, accuracy_figures = accuracy_page(newest)
     speed, speed_figures = speed_page(newest)
     choose, choose_figures = choose_page(newest)
+    continual, continual_figures = continual_page(newest)
     pages = {
         HERE / "cli.md": command_line(),
         HERE / "results.md": f"{NOTICE}\n{text}",
         HERE / "accuracy.md": f"{NOTICE}\n{accuracy}",
         HERE / "choose.md": f"{NOTICE}\n{choose}",
+        HERE / "continual.md": f"{NOTICE}\n{continual}",
         HERE / "speed.md": f"{NOTICE}\n{speed}",
         HERE / "scale.md": f"{NOTICE}\n{scale_page(newest)}",
         HERE / "export.md": f"{NOTICE}\n{export_page(newest)}",
         HERE / "tables.md": f"{NOTICE}\n{tables_page(newest)}",
     }
-    every = figures | accuracy_figures | speed_figures | choose_figures
+    every = figures | accuracy_figures | speed_figures | choose_figures | continual_figures
     drawn = {HERE / "figures" / name: content for name, content in every.items()}
     return {path: page.encode() for path, page in pages.items()} | drawn
 

@@ -132,7 +132,7 @@ def test_the_header_is_plain_json_and_says_what_the_file_is(path: Path) -> None:
     (length,) = struct.unpack("<Q", content[:8])
     header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][FORMAT])
     assert header["format"] == "1.0"
-    assert header["needs"] == []
+    assert header["needs"] == ["memory"]
     assert header["task"] == "classification"
     assert header["objective"]["classes"] == [0, 1, 2]
     assert header["feature_names"] is None

@@ -26,6 +26,25 @@ def main() -> None:
     for kind, dtype in SMALLER:
         write(kind, f"{kind}-{dtype}", bank=False, dtype=dtype)
     write_frame()
+    write_continued()
+
+
+def write_continued() -> None:
+    """A model that learned a class after its fit, with directions and tails in its memory."""
+    path = HERE / "continued.safetensors"
+    if path.exists():
+        return
+    from protopinv import ProtoPINVClassifier
+
+    random = np.random.default_rng(0)
+    y = np.arange(300) % 3
+    X = np.round(random.normal(size=(300, 12)) + 3 * np.eye(12)[y], 3)
+    small = {"n_prototypes": 8, "hidden_sizes": 6, "n_members": 1, "max_epochs": 5, "memory": 150}
+    made = ProtoPINVClassifier(early_stopping=False, scaling="feature", random_state=0, **small)
+    made.fit(X[y < 2], y[y < 2]).partial_fit(X[y == 2], y[y == 2]).freeze(4).save(path)
+    kept = {"rows": X[:5].tolist(), "predictions": made.predict(X[:5]).tolist()}
+    kept["probabilities"] = np.round(made.predict_proba(X[:5]), 9).tolist()
+    path.with_suffix(".json").write_text(json.dumps(kept) + "\n")
 
 
 def write_frame() -> None:

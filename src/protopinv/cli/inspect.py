@@ -56,6 +56,7 @@ def inspect(
         "ridge": bank and bank.member(0).ridge.tolist(),
         "trained_numbers": bank and bank.n_trained,
         "shipped_numbers": estimator.n_shipped_,
+        "memory_numbers": estimator.memory_ and estimator.memory_.n_numbers,
         "epochs": history.n_epochs,
         "ended": history.ending,
         "loss": history.loss[-1] if history.loss else None,

@@ -96,7 +96,12 @@ def classes_of(labels: NDArray[Any]) -> Classes:
             "A classifier needs at least two classes. y holds only one class: "
             f"{labels[:1].tolist()[0]!r}. Check the target, or use a constant."
         )
-    return Classes(labels)
+    return Classes(narrowed(labels))
+
+
+def narrowed(labels: NDArray[Any]) -> NDArray[Any]:
+    """The same labels; texts of a fixed width no wider than the longest of them."""
+    return np.array(labels.tolist()) if labels.dtype.kind == "U" else labels
 
 
 def labels_of(found: NumberStats) -> Labels:

@@ -1,20 +1,31 @@
 """ProtoPINVClassifier: a closed-form prototype network behind scikit-learn's manners."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from torch import Tensor
 
 from protopinv.callbacks import Callbacks
-from protopinv.errors import DataError
+from protopinv.continual import State, with_outputs
+from protopinv.continual.banks import without_output
+from protopinv.errors import ConfigError, DataError
+from protopinv.estimators.checks import plain_labels
 from protopinv.estimators.classes import (
     ProbabilisticClassifier,
     class_weights,
     classes_of,
+    few,
     known_classes,
     labels_of,
+    narrowed,
 )
-from protopinv.estimators.door import with_weight
-from protopinv.estimators.fitting import ProtoPINV, Saving
+from protopinv.estimators.continuing import Continuing, refuse_classes, require_decay
+from protopinv.estimators.door import Checked, data_errors, with_weight
+from protopinv.estimators.fitting import Saving
 from protopinv.estimators.frames import averaged, averaged_names
 from protopinv.estimators.parameters import as_estimator, documented
 from protopinv.estimators.streams import as_source, is_small, with_class_weight
@@ -22,13 +33,14 @@ from protopinv.estimators.table_stream import scaled, with_table
 from protopinv.objective import Classes, Labels
 from protopinv.shards import ArrowRows, RowSource
 from protopinv.train.config import AUTO
+from protopinv.train.loop import Observer
 from protopinv.train.summary import LabelColumns, LabelCounts
 from protopinv.train.survey import Survey
 
 
 @documented
 @as_estimator
-class ProtoPINVClassifier(ProbabilisticClassifier, ProtoPINV):
+class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
     """A small network whose weights are solved from trained banks of prototypes.
 
     Adam trains prototype inputs, hidden targets and outputs; every weight matrix is the ridge
@@ -86,6 +98,159 @@ class ProtoPINVClassifier(ProbabilisticClassifier, ProtoPINV):
             self._require_same_classes(objective)
         self._fit(checked, objective, config, callbacks, saving)
         self.classes_ = known_classes(objective)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        decay: float = 0.0,
+        observer: Observer | None = None,
+    ) -> Self:
+        """Learn from more rows, of known classes or new ones, without those of earlier calls.
+
+        The first call is a fit. With ``classes`` there, later ones may bring these and no others;
+        without, a class that was never seen is learned as it comes, and ``classes_`` grows.
+        ``decay`` is the share of the memory of earlier rows to forget, for a world that changes.
+        """
+        options = {"classes": classes, "decay": require_decay(decay), "observer": observer}
+        source = as_source(X, y, sample_weight, self.columns)
+        if source is not None:
+            return self._learn_source(source, **options)
+        if not hasattr(self, "network_"):
+            return self._fit_first(X, y, classes, sample_weight, observer)
+        self._check_own_parameters()
+        state, checked = self._state(), self._more(X, y, sample_weight)
+        if isinstance(self.objective_, Labels):
+            refuse_classes(classes)
+            self._require_labels(checked.y)
+            return self._update(checked, state, decay, observer)
+        state = self._with_classes(state, self._classes_in(checked, classes))
+        factors = self._factors(state, checked)
+        self._update(checked, state, decay, observer, factors)
+        self.classes_ = known_classes(self.objective_)
+        self.is_closed_ = self.is_closed_ or classes is not None
+        return self
+
+    def forget(self, label: Any) -> Self:
+        """Unlearn a class: its memory and its output go, and the others are as they were.
+
+        Rows of this class have still shaped the hidden units; of the memory nothing of it is left.
+        """
+        state, objective = self._state(), self.objective_
+        if not isinstance(objective, Classes):
+            raise ConfigError("A class can be forgotten. This model has several labels a row.")
+        places = np.flatnonzero(objective.labels == label)
+        if not len(places) or objective.n_outputs < 3:
+            raise DataError(
+                "A class of the model can be forgotten while two others are left. Got "
+                f"{label!r}, and there are {few(objective.labels.tolist())}. Choose one of these."
+            )
+        number = int(places[0])
+        memory = state.memory.without(number)
+        smaller = replace(objective, labels=narrowed(np.delete(objective.labels, number)))
+        changed = State(without_output(state.bank, number), memory, smaller, state.n_frozen)
+        self._take_state(changed, self._sharpness())
+        self.classes_ = smaller.labels
+        return self
+
+    def _fit_first(
+        self, X: Any, y: Any, classes: Any, sample_weight: Any, observer: Observer | None
+    ) -> Self:
+        """A fit, with room for classes that are to come."""
+        if classes is None:
+            return self.fit(X, y, sample_weight, observer=observer)
+        config, checked = self._prepared(X, y, sample_weight)
+        if checked.y.ndim > 1:
+            refuse_classes(classes)
+        objective = classes_of(self._declared(checked, classes))
+        weight = class_weights(self.class_weight, checked.y, checked.weight)
+        checked = with_weight(checked, weight)
+        self._fit(checked, objective, config, Callbacks(observer, None), Saving())
+        self.classes_, self.is_closed_ = known_classes(objective), True
+        return self
+
+    def _declared(self, checked: Checked, classes: Any) -> NDArray[Any]:
+        """The classes a user lists, sorted, which must be all that y has."""
+        listed, labels = plain_labels(np.asarray(classes).ravel()), plain_labels(checked.y)
+        with data_errors():
+            check_classification_targets(labels)
+        known = np.unique(listed)
+        unlisted = np.setdiff1d(labels, known)
+        if len(unlisted):
+            raise DataError(
+                f"classes must list every class of y: {few(known.tolist())}. y holds "
+                f"{few(unlisted.tolist())} too. Add these to classes, or leave it out."
+            )
+        return known
+
+    def _classes_in(self, checked: Checked, classes: Any) -> NDArray[Any]:
+        """Classes of the model and new ones, sorted; raises DataError for uninvited ones."""
+        if checked.y.ndim > 1:
+            raise DataError(
+                f"This model has one class a row. y has {checked.y.shape[1]} columns. Give one "
+                "of them."
+            )
+        labels = plain_labels(checked.y)
+        with data_errors():
+            check_classification_targets(labels)
+        if classes is not None:
+            return np.union1d(self.classes_, self._declared_with(checked, classes))
+        if (labels.dtype.kind in "OU") != (self.classes_.dtype.kind in "OU"):
+            raise DataError(
+                f"Labels must be of one kind: this model has {few(self.classes_.tolist())}. y "
+                f"holds {few(np.unique(labels).tolist())}. Convert them."
+            )
+        new = np.setdiff1d(labels, self.classes_)
+        if len(new) and self.is_closed_:
+            raise DataError(
+                f"An earlier call listed all classes: {few(self.classes_.tolist())}. y holds "
+                f"{few(new.tolist())}. List these in classes to have them learned."
+            )
+        return np.union1d(self.classes_, new)
+
+    def _declared_with(self, checked: Checked, classes: Any) -> NDArray[Any]:
+        listed = np.asarray(classes).ravel()
+        return self._declared(checked, np.union1d(self.classes_, plain_labels(listed)))
+
+    def _with_classes(self, state: State, labels: NDArray[Any]) -> State:
+        """The same with an output for every class, in their order."""
+        objective = state.objective
+        if not isinstance(objective, Classes):
+            raise AssertionError("classes were asked for")
+        places = torch.from_numpy(np.searchsorted(labels, objective.labels))
+        return replace(
+            state,
+            bank=with_outputs(state.bank, places, len(labels)),
+            memory=state.memory.renumbered(places, len(labels)),
+            objective=replace(objective, labels=narrowed(labels)),
+        )
+
+    def _factors(self, state: State, checked: Checked) -> Tensor | None:
+        """What rows of each class count, by class_weight; of old rows the memory knows how many."""
+        if self.class_weight is None:
+            return None
+        objective = state.objective
+        mass = state.memory.masses(objective.n_groups).numpy()
+        weight = np.ones(len(checked.y)) if checked.weight is None else checked.weight
+        mass = mass + np.bincount(objective.encode(checked.y), weight, objective.n_groups)
+        labels = known_classes(objective)
+        there = mass > 0
+        found = class_weights(self.class_weight, labels[there], mass[there])
+        factors = np.ones(len(labels))
+        factors[there] = (found if found is not None else mass[there]) / mass[there]
+        return torch.from_numpy(factors)
+
+    def _require_labels(self, y: NDArray[Any]) -> None:
+        """Raise DataError unless y is a matrix of 0 and 1 as wide as that of the fit."""
+        n = self.objective_.n_outputs
+        if y.ndim != 2 or y.shape[1] != n or not np.isin(y, (0, 1)).all():
+            raise DataError(
+                f"This model has {n} labels a row: y must be a matrix of 0 and 1 with {n} columns. "
+                f"It has the shape {y.shape}. Give all labels of the fit, and no others."
+            )
 
     def _fit_labels_of(self, source: RowSource, callbacks: Callbacks, saving: Saving) -> None:
         """The same for rows in files."""

@@ -69,10 +69,11 @@ class NetworkEstimator(BaseEstimator):
         outputs = self._outputs(X).numpy()
         return self.objective_.decode(outputs)
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Checked:
+    def _checked(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = True) -> Checked:
         """What was given, as arrays; a model that is fitted stays as it is until all is well.
 
-        Rows of weight zero are left out here, so that nothing behind this ever sees them.
+        Rows of weight zero are left out here, so that nothing behind this ever sees them. Without
+        ``reset`` columns must be those of the last fit.
         """
         scratch = copy.copy(self)
         with data_errors():
@@ -84,6 +85,7 @@ class NetworkEstimator(BaseEstimator):
                 dtype="numeric",
                 multi_output=several,
                 y_numeric=False,
+                reset=reset,
             )
             weight = None
             if sample_weight is not None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from protopinv.bank import Bank
 from protopinv.callbacks import Callback, Callbacks, TrainingStart
 from protopinv.errors import ConfigError, DataError, NotLearnedWarning, SlowRowsWarning
-from protopinv.estimators.checks import hold_out, memory_named, resolve_device
+from protopinv.estimators.checks import hold_out, memory_named, require_number, resolve_device
 from protopinv.estimators.door import Checked, with_image_shape
 from protopinv.estimators.frames import checked_frame, encoded, refuse_columns, rows_of
 from protopinv.estimators.parameters import BankParameters, as_estimator
@@ -126,7 +126,7 @@ class ProtoPINV(BankParameters, BankEstimator):
         start = self._start(source, config)
         given = {**self._given(), "image_shape": config.image_shape}
         if start is not None:
-            given = _going_on(given, start.bank, self.config_)
+            given = going_on(given, start.bank, self.config_)
         shape = source.shape(device)
         configs = tuple(with_fast_rows(each, shape) for each in candidates(given, shape))
         config = configs[0]
@@ -149,6 +149,7 @@ class ProtoPINV(BankParameters, BankEstimator):
                 start=start,
                 workers=workers,
                 checkpoints=checkpoints,
+                memory=self._memory_limit,
             )
         self._learn(checked.learned)
         self.table_ = checked.table
@@ -216,6 +217,7 @@ class ProtoPINV(BankParameters, BankEstimator):
                 lambda: time.perf_counter() - started,
                 ranks=ranks,
                 checkpoints=checkpoints,
+                memory=self._memory_limit,
             )
             model = training(prepared, configs, watched)
         self._learn_names(source)
@@ -271,6 +273,9 @@ class ProtoPINV(BankParameters, BankEstimator):
         self.network_ = model.network
         self.history_ = model.history
         self.n_iter_ = model.history.n_epochs
+        self.memory_ = model.memory
+        self.n_frozen_ = 0
+        self.is_closed_ = False
 
     def _prepared(self, X: Any, y: Any, sample_weight: Any) -> tuple[TrainConfig, Checked]:
         """Parameters first, then rows: whichever is wrong, nothing has happened yet."""
@@ -316,6 +321,16 @@ class ProtoPINV(BankParameters, BankEstimator):
             raise ConfigError(
                 f"warm_start must be True or False. Got {self.warm_start!r}. Leave it at False."
             )
+        if not is_auto(self.memory):
+            require_number(self, "memory", int, lambda n: n >= 0, "'auto' or a number from 0 on")
+        if self.max_prototypes is not None:
+            rule = "None or a number from 1 on"
+            require_number(self, "max_prototypes", int, lambda n: n >= 1, rule)
+
+    @property
+    def _memory_limit(self) -> int | None:
+        """Numbers to keep of the rows; None leaves that to the rule."""
+        return None if is_auto(self.memory) else int(self.memory)
 
     def _start(self, source: Source, config: TrainConfig) -> Start | None:
         """What to go on from, if that is asked for and there is anything."""
@@ -402,7 +417,7 @@ def _shape_of(bank: Bank) -> dict[str, Any]:
     }
 
 
-def _going_on(given: dict[str, Any], bank: Bank, last: TrainConfig) -> dict[str, Any]:
+def going_on(given: dict[str, Any], bank: Bank, last: TrainConfig) -> dict[str, Any]:
     """What a warm start settles: the shape and kind of the banks there are, and no folds."""
     kept = {name: getattr(last, name) for name in KIND if is_auto(given[name])}
     held_out = given["early_stopping"] is True

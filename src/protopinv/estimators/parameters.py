@@ -76,6 +76,8 @@ class BankParameters(TrainingParameters):
     normalize_inputs: bool = TrainConfig.normalize_inputs
     solver: str = TrainConfig.solver
     warm_start: bool = False
+    memory: int | str = AUTO
+    max_prototypes: int | None = None
     columns: Mapping[str, str] | None = None
 
 
@@ -95,6 +97,12 @@ SHARED_TEXT = {
     "columns": "columns : dict or None, default=None\n"
     "        What columns of a frame are, where that should not be left to what they look like: "
     "'number', 'category', 'date' or 'drop'.",
+    "memory": "memory : int or 'auto', default='auto'\n"
+    "        Numbers to keep of the rows, in place of them, for ``partial_fit``; 0: none; auto: a "
+    "quarter of theirs, 138,500 at most.",
+    "max_prototypes": "max_prototypes : int or None, default=None\n"
+    "        Where new classes stop adding prototypes to a bank; those that matter least make "
+    "room.",
     "warm_start": "warm_start : bool, default=False\n"
     "        Go on from the banks and the features of the last fit; epochs are not chosen in folds "
     "then.",

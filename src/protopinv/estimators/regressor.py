@@ -1,7 +1,7 @@
 """ProtoPINVRegressor: numbers from a closed-form prototype network."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,20 +10,22 @@ from sklearn.utils import Tags
 
 from protopinv.callbacks import Callbacks
 from protopinv.errors import ConfigError, DataError
-from protopinv.estimators.fitting import ProtoPINV, Saving
+from protopinv.estimators.continuing import Continuing, require_decay
+from protopinv.estimators.fitting import Saving
 from protopinv.estimators.parameters import as_estimator, documented
 from protopinv.estimators.streams import as_source, is_small
 from protopinv.estimators.table_stream import scaled, with_table
 from protopinv.objective import Numbers
 from protopinv.shards import ArrowRows, RowSource
 from protopinv.train.config import TrainConfig
+from protopinv.train.loop import Observer
 from protopinv.train.summary import NumberStats
 from protopinv.train.survey import SAMPLE_ROWS, Survey
 
 
 @documented
 @as_estimator
-class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
+class ProtoPINVRegressor(RegressorMixin, Continuing):
     """A small network for numbers, with weights solved from trained banks of prototypes.
 
     Adam trains prototype inputs, hidden targets and outputs; every weight matrix is the ridge
@@ -90,6 +92,41 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
         _check_scaling(objective, numbers)
         checked = replace(checked, y=numbers)
         self._fit(checked, objective, config, callbacks, saving)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        decay: float = 0.0,
+        observer: Observer | None = None,
+    ) -> Self:
+        """Learn from more rows without those of earlier calls; the first call is a fit.
+
+        ``decay`` is the share of the memory of earlier rows to forget, for a world that changes.
+        """
+        decay = require_decay(decay)
+        source = as_source(X, y, sample_weight, self.columns)
+        if source is not None:
+            return self._learn_source(source, decay=decay, observer=observer)
+        if not hasattr(self, "network_"):
+            return self.fit(X, y, sample_weight, observer=observer)
+        self._check_own_parameters()
+        state, checked = self._state(), self._more(X, y, sample_weight)
+        numbers, objective = _numbers(checked.y), self.objective_
+        if not isinstance(objective, Numbers):
+            raise AssertionError("numbers were asked for")
+        n_targets = 1 if numbers.ndim == 1 else numbers.shape[1]
+        if n_targets != objective.n_outputs:
+            raise DataError(
+                f"This model has {objective.n_outputs} targets a row. y has {n_targets}. Give "
+                "those of the fit."
+            )
+        _check_scaling(objective, numbers)
+        objective = objective.bounded_by(numbers) if self.bounded else objective
+        checked = replace(checked, y=numbers)
+        return self._update(checked, replace(state, objective=objective), decay, observer)
 
     def _fit_numbers_of(self, source: RowSource, callbacks: Callbacks, saving: Saving) -> None:
         """The same for rows in files."""

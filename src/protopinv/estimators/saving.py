@@ -41,7 +41,15 @@ def task_of(estimator: ProtoPINV) -> str:
     return next(task for task, (objective, _) in TASKS.items() if objective is kind)
 
 
-def save(estimator: ProtoPINV, path: str | Path, *, bank: bool, dtype: str, examples: bool) -> None:
+def save(
+    estimator: ProtoPINV,
+    path: str | Path,
+    *,
+    bank: bool,
+    dtype: str,
+    examples: bool,
+    memory: bool = True,
+) -> None:
     """Write a fitted estimator to ``path``."""
     if dtype not in model_file.DTYPES:
         raise ConfigError(
@@ -51,6 +59,8 @@ def save(estimator: ProtoPINV, path: str | Path, *, bank: bool, dtype: str, exam
     saved = replace(saved_model(estimator), dtype=dtype)
     if not bank:
         saved = replace(saved, bank=None)
+    if not (bank and memory):
+        saved = replace(saved, memory=None)
     if not examples:
         saved = replace(saved, examples=saved.examples[:0])
     model_file.save(saved, path, written_by=f"protopinv {__version__}")
@@ -72,6 +82,8 @@ def saved_model(estimator: ProtoPINV) -> model_file.SavedModel:
         network=estimator.network_,
         front=estimator.front_,
         table=estimator.table_,
+        memory=estimator.memory_,
+        continuing={"n_frozen": estimator.n_frozen_, "is_closed": estimator.is_closed_},
         examples=torch.from_numpy(np.ascontiguousarray(torch_ready(estimator.examples_))),
     )
 
@@ -135,6 +147,11 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
             f"A model file must fit together. In {path}: {saved.network.sizes[-1]} outputs for "
             f"{estimator.objective_.n_outputs} targets. Write the model again."
         )
+    if saved.memory is not None and saved.memory.n_groups > estimator.objective_.n_groups:
+        raise ModelFileError(
+            f"A model file must fit together. In {path}: a memory of {saved.memory.n_groups} "
+            f"groups for {estimator.objective_.n_groups}. Write the model again."
+        )
     if isinstance(estimator, ProtoPINVClassifier):
         objective = estimator.objective_
         known = objective.labels if isinstance(objective, Classes) else None
@@ -148,6 +165,9 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
     estimator.examples_ = saved.examples.numpy()
     estimator.n_iter_ = estimator.history_.n_epochs
     estimator.table_ = saved.table
+    estimator.memory_ = saved.memory
+    estimator.n_frozen_ = int(saved.continuing.get("n_frozen", 0))
+    estimator.is_closed_ = bool(saved.continuing.get("is_closed", False))
     left_out = 0 if saved.table is None else len(saved.table.left_out)
     estimator.n_features_in_ = saved.n_features + left_out
     if saved.feature_names is not None:

@@ -12,6 +12,7 @@ from protopinv.diagnose import Diagnosis, Perturbation, check_lemma, diagnose
 from protopinv.errors import ModelFileError
 from protopinv.estimators.door import NetworkEstimator
 from protopinv.features import FeatureMap
+from protopinv.memory import Memory
 from protopinv.tables import Table
 from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
@@ -33,6 +34,9 @@ class BankEstimator(NetworkEstimator):
     tried_: tuple[Tried, ...]
     examples_: NDArray[Any]
     table_: Table | None = None
+    memory_: Memory | None = None
+    n_frozen_: int = 0
+    is_closed_: bool = False
 
     @property
     def n_trained_(self) -> int:
@@ -68,17 +72,19 @@ class BankEstimator(NetworkEstimator):
         bank: bool = True,
         dtype: str = "float64",
         examples: bool = True,
+        memory: bool = True,
     ) -> None:
         """Write the fitted model to a file that ``protopinv.load`` reads.
 
         Without the ``bank`` the file is smaller; it predicts, and cannot be trained further.
+        Without the ``memory`` of its rows ``partial_fit`` cannot go on from it.
         ``dtype`` is the type of number of the network: float64 loses nothing, float32, float16 and
         int8 are smaller. ``examples`` are up to 32 training rows, by which a
         loaded model is checked; leave them out where rows must not travel.
         """
         from protopinv.estimators.saving import save
 
-        save(self, path, bank=bank, dtype=dtype, examples=examples)
+        save(self, path, bank=bank, dtype=dtype, examples=examples, memory=memory)
 
     def export(
         self,

@@ -22,6 +22,7 @@ from protopinv.bank import Bank
 from protopinv.errors import DriftWarning, ModelFileError
 from protopinv.features import Clip, FeatureMap, Front, Squash, Stem
 from protopinv.files import replacing
+from protopinv.memory import Memory
 from protopinv.model_file.packing import DTYPES, pack, unpack
 from protopinv.model_file.reading import FORMAT, MOST_HEADER_BYTES, read_header
 from protopinv.model_file.saved import SavedModel
@@ -30,7 +31,7 @@ from protopinv.plain import plain
 
 # A reader of 1.x reads every 1.y: what a file needs beyond the first of them it lists by name.
 MAJOR, MINOR = 1, 0
-KNOWN_NEEDS = frozenset({"table"})
+KNOWN_NEEDS = frozenset({"table", "memory"})
 HEADER: dict[str, Any] = {
     "task": str,
     "objective": dict,
@@ -61,12 +62,13 @@ def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
     history = {name: v for name, v in model.history.items() if name not in (*EPOCHS, *APART)}
     header = {
         "format": f"{MAJOR}.{MINOR}",
-        "needs": [] if model.table is None else ["table"],
+        "needs": [n for n in ("table", "memory") if getattr(model, n) is not None],
         "written_by": written_by,
         "task": model.task,
         "objective": model.objective,
         "feature_names": model.feature_names,
         "table": None if model.table is None else tables.described(model.table),
+        "memory": None if model.memory is None else _described(model.memory, model.continuing),
         "activation": model.network.activation,
         "network_dtype": model.dtype,
         "parameters": model.parameters,
@@ -83,6 +85,7 @@ def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
         "features": features.tensors(),
         "network": packed,
         "table": {} if model.table is None else _tensors_of_arrays(tables.arrays(model.table)),
+        "memory": {} if model.memory is None else model.memory.tensors(),
         "examples": {"rows": model.examples, "outputs": outputs},
         "history": {
             name: torch.tensor(model.history[name], dtype=torch.float64) for name in listed
@@ -191,6 +194,8 @@ def _model(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedMod
         network=network,
         front=_front(tensors),
         table=_table(header.get("table"), _part(tensors, "table")),
+        memory=_memory(header.get("memory"), _part(tensors, "memory")),
+        continuing=header.get("memory") or {},
         examples=tensors["examples.rows"],
         dtype=dtype,
         is_newer=int(header["format"].partition(".")[2]) > MINOR,
@@ -205,6 +210,22 @@ def _table(described: Any, found: Mapping[str, Tensor]) -> tables.Table | None:
     if described is None:
         return None
     return tables.restored(described, {name: tensor.numpy() for name, tensor in found.items()})
+
+
+def _described(memory: Memory, continuing: Mapping[str, Any]) -> dict[str, Any]:
+    return {**continuing, "limit": memory.limit, "is_cut": memory.is_cut}
+
+
+def _memory(described: Any, found: Mapping[str, Tensor]) -> Memory | None:
+    if described is None:
+        return None
+    limit, is_cut = described["limit"], described["is_cut"]
+    if type(limit) is not int or type(is_cut) is not bool:
+        raise TypeError("'memory', which has another limit or cut than it may")
+    r = found["mean"].shape[1]
+    if found["scatter"].shape[1] != r * (r + 1) // 2:
+        raise ValueError("scatter of another size than its mean")
+    return Memory.from_tensors(found, limit=limit, is_cut=is_cut)
 
 
 def _unprojected(features: FeatureMap) -> FeatureMap:
@@ -250,6 +271,7 @@ def _fault(model: SavedModel, tensors: Mapping[str, Tensor]) -> str | None:
         _network_fault(model)
         or _bank_fault(model)
         or _front_fault(model)
+        or _memory_fault(model)
         or _examples_fault(model, tensors["examples.outputs"])
         or _number_fault(tensors)
     )
@@ -317,6 +339,14 @@ def _front_fault(model: SavedModel) -> str | None:
     if front.n_outputs != model.network.sizes[0]:
         return "what stands before the network and the network differ in features"
     return front.fault()
+
+
+def _memory_fault(model: SavedModel) -> str | None:
+    if model.memory is None:
+        return None
+    if model.bank is None:
+        return "a memory without a bank"
+    return model.memory.fault(model.features.n_components, model.network.sizes[-1])
 
 
 def _examples_fault(model: SavedModel, outputs: Tensor) -> str | None:

@@ -30,6 +30,7 @@ NAMES = re.compile(
     r"|(squash|clip)\.(chosen|centre|width)"
     r"|stem\.(image_shape|pool|\d{1,2}\.(filters|floor))"
     r"|table\.\d{1,5}\.(levels|averages|vectors)|table\.values"
+    r"|memory\.(group|rows|mass|mean|scatter|basis|tail_mean|tail_scatter)"
     r"|examples\.(rows|outputs)"
     r"|history\.(loss|lr|ridge|validation_score|validation_loss|member_loss|fold_loss)"
 )

@@ -1,6 +1,6 @@
 """What a model file holds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from protopinv.bank import Bank
 from protopinv.features import FeatureMap, Front
+from protopinv.memory import Memory
 from protopinv.network import Network
 from protopinv.tables import Table
 
@@ -23,8 +24,9 @@ class SavedModel:
     outputs stand for, the parameters as they were given and as they were used, what happened.
     ``table`` says what becomes of the columns of a frame; None where rows were numbers.
     ``examples`` are a few rows as they were trained on, those of a frame coded. ``dtype`` is the
-    type of number that the network is stored in. A file of a newer version ``is_newer``. Without a
-    ``bank`` it predicts, and cannot be trained further.
+    type of number that the network is stored in. ``memory`` is what is known of the rows, and
+    ``continuing`` how learning may go on: plain JSON values. A file of a newer version
+    ``is_newer``. Without a ``bank`` it predicts, and cannot be trained further.
     """
 
     task: str
@@ -39,6 +41,8 @@ class SavedModel:
     front: Front | None
     examples: Tensor
     table: Table | None = None
+    memory: Memory | None = None
+    continuing: dict[str, Any] = field(default_factory=dict)
     dtype: str = "float64"
     is_newer: bool = False
 

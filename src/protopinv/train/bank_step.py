@@ -37,8 +37,10 @@ class BankStep(Step[BankPass]):
         row_generator: Generator | None = None,
         ranks: Ranks = ALONE,
         chunk: int | None = None,
+        n_frozen: int = 0,
     ) -> None:
         check_members(configs)
+        self._n_frozen = n_frozen
         self.advice = "Scale the features (scaling='feature'), lower lr, or raise ridge."
         self._architecture = architecture_of(configs[0])
         self._designs = Designs()
@@ -89,6 +91,10 @@ class BankStep(Step[BankPass]):
             with_ridge=self._learned,
             condition_penalty=self.config.condition_penalty,
         )
+        # the last two are the ridge and, where it is learned, the scale
+        for gradient in found[: 2 + len(self.state.hidden)] if self._n_frozen else ():
+            if gradient is not None:
+                gradient[:, : self._n_frozen] = 0
         return found, None if penalty is None else (penalty.value, penalty.error)
 
     def numbers(self) -> Mapping[str, Tensor]:

@@ -17,6 +17,7 @@ from protopinv.bank import Bank
 from protopinv.errors import ConfigError, TrainingError
 from protopinv.features import FeatureMap, Front
 from protopinv.kernels.building import consider, note_built
+from protopinv.memory import Memory, begin_memory
 from protopinv.network import Network, mean_network, solve_weights
 from protopinv.objective import Objective
 from protopinv.train.bank_step import BankStep, architecture_of
@@ -39,7 +40,8 @@ class Model:
     """Trained banks, the map before them, and the plain network all of it folds into.
 
     A front stands before the network and does not fold. ``constant_loss`` is that of the best
-    constant on the training rows. ``tried`` holds what was looked at, where there was a choice.
+    constant on the training rows. ``tried`` holds what was looked at, where there was a choice,
+    and ``memory`` what is known of the rows once they are gone, if that is wanted.
     """
 
     config: TrainConfig
@@ -50,15 +52,20 @@ class Model:
     history: History
     constant_loss: float
     tried: tuple[Tried, ...] = ()
+    memory: Memory | None = None
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where to go on from: banks, and the features they know."""
+    """Where to go on from: banks, and the features they know.
+
+    The first ``n_frozen`` prototypes of every bank stay where they are.
+    """
 
     bank: Bank
     front: Front | None
     features: FeatureMap
+    n_frozen: int = 0
 
 
 def train_model(
@@ -73,6 +80,7 @@ def train_model(
     start: Start | None = None,
     workers: int = 1,
     checkpoints: Checkpoints | None = None,
+    memory: int | None = 0,
 ) -> Model:
     """Train on all rows but ``held_out``, the row numbers to validate on.
 
@@ -82,7 +90,8 @@ def train_model(
 
     Of several candidates, which share all that prepares rows, each is trained for a while, as many
     at once as there are ``workers``; that whose folds have the lowest loss is trained to the end.
-    With ``checkpoints`` what is known so far goes to a file now and then.
+    With ``checkpoints`` what is known so far goes to a file now and then. ``memory`` is how many
+    numbers may be kept of the rows: none for 0, and as many as seems right for None.
     """
     fitted = None if start is None else (start.front, start.features)
     config = candidates[0]
@@ -95,6 +104,7 @@ def train_model(
         lambda: clock() - started,
         start=start,
         checkpoints=checkpoints,
+        memory=memory,
     )
     return training(prepared, candidates, observer, workers=workers)
 
@@ -110,6 +120,7 @@ class Training:
     ranks: Ranks = ALONE
     start: Start | None = None
     checkpoints: Checkpoints | None = None
+    memory: int | None = 0
 
     def __call__(
         self,
@@ -120,7 +131,7 @@ class Training:
         workers: int = 1,
     ) -> Model:
         """Train the candidates for a while, and the best of them to the end."""
-        config = candidates[0]
+        config, whole = candidates[0], prepared
         n_full, n_members = config.n_members, config.n_members
         if config.early_stopping == "cross" and prepared.cross is not None and self.start is None:
             in_folds = prepared.cross(max(1, config.n_members - FOLDS))
@@ -154,7 +165,24 @@ class Training:
         model = _folded(
             bank, prepared, self.objective, config, [histories[n] for n in kept], loss, sharpness
         )
-        return replace(model, tried=tried)
+        return replace(model, tried=tried, memory=self._remembered(whole))
+
+    def _remembered(self, prepared: Prepared) -> Memory | None:
+        """What is kept of the rows, or of some of them where not all are in memory."""
+        if self.memory == 0:
+            return None
+        all_here = isinstance(prepared.rows, Rows) and prepared.rows.total is None
+        rows = prepared.rows if all_here and isinstance(prepared.rows, Rows) else prepared.sample
+        weight = rows.X.new_ones(len(rows)) if rows.weight is None else rows.weight[0]
+        memory = begin_memory(
+            rows.X,
+            self.objective.groups(rows.y).to(rows.X.device),
+            weight,
+            n_groups=self.objective.n_groups,
+            limit=self.memory,
+            generator=noise_generator(self.seed, torch.device("cpu")),
+        )
+        return memory if all_here else memory.weakened(prepared.rows.n_total / len(rows))
 
     def _begun(
         self, prepared: Prepared, config: TrainConfig, *, n_full: int, n_members: int
@@ -174,7 +202,13 @@ class Training:
         if self.ranks.size > 1:
             own = noise_generator(self.seed, self.device, self.ranks.number)
         step = BankStep(
-            bank, configs, objective, generator=generator, row_generator=own, ranks=self.ranks
+            bank,
+            configs,
+            objective,
+            generator=generator,
+            row_generator=own,
+            ranks=self.ranks,
+            n_frozen=0 if self.start is None else self.start.n_frozen,
         )
         choice = None
         if rows.held is not None:

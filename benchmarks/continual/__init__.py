@@ -1,0 +1,1 @@
+"""Learning that continues: classes, rows, domains and concepts that come one after another."""

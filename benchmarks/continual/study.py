@@ -1,0 +1,241 @@
+"""Classes, rows, domains and concepts that come one after another, each in a cell of a record."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.choices import require_some
+from benchmarks.continual.learners import (
+    EVERYTHING,
+    NAMES,
+    OURS,
+    Learner,
+    PartialFit,
+    learner,
+    ours,
+)
+from benchmarks.continual.tried import VARIANTS, variant
+from benchmarks.continual.worlds import (
+    BATCHES,
+    DEGREES,
+    TASKS,
+    Sequel,
+    by_classes,
+    by_turns,
+    changing_stream,
+    class_order,
+)
+from protopinv.bench.plans import record_name, require_counts
+from protopinv.bench.record import Record, Say
+from protopinv.bench.tasks import DATASETS, load_task
+from protopinv.errors import ConfigError
+from protopinv.estimators import ProtoPINVClassifier
+
+PARTS = ("classes", "rows", "domains", "drift", "tried")
+KINDS = ("vector", "stem")
+# Rows that are added to a fitted model, by its own; small calls in a row; shares of the memory that
+# are forgotten at every batch of a stream.
+ADDED, CALLS, DECAYS = 0.1, 50, (0.0, 0.1, 0.3, 0.6, EVERYTHING)
+# What a fit of all rows settles for: the first of many small calls cannot know how many will come.
+SIZES: dict[str, Any] = {"n_prototypes": 120, "hidden_sizes": (192, 192)}
+# A smoke run has fewer small calls.
+QUICK_CALLS, QUICK_EPOCHS = 3, 2
+
+
+@dataclass(frozen=True)
+class ContinualPlan:
+    """What to measure."""
+
+    part: str
+    datasets: tuple[str, ...] = DATASETS
+    seeds: int = 5
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        require_counts(self, "seeds")
+        require_some("datasets", self.datasets, DATASETS)
+        if self.part not in PARTS:
+            raise ConfigError(
+                f"A part must be one of {', '.join(PARTS)}. Got {self.part!r}. Choose one of these."
+            )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What a smoke run trains with."""
+        return {"max_epochs": QUICK_EPOCHS} if self.quick else {}
+
+
+def measure_continual(
+    plan: ContinualPlan,
+    *,
+    device: str,
+    folder: Path,
+    fresh: bool = False,
+    say: Say = lambda _: None,
+) -> Record:
+    """All cells of one part."""
+    content = {**asdict(plan), "ours": OURS, "orders": [class_order(s) for s in range(plan.seeds)]}
+    name = record_name(f"continual-{plan.part}", device, quick=plan.quick)
+    record = Record(folder, name, content, device, fresh=fresh, say=say)
+    measure: dict[str, Callable[..., dict[str, Callable[[], dict[str, Any]]]]] = {
+        "classes": _classes,
+        "rows": _rows,
+        "domains": _domains,
+        "drift": _drift,
+        "tried": _tried,
+    }
+    for key, work in measure[plan.part](plan, device).items():
+        cell = record.cell(key, work)
+        shown = {k: v for k, v in cell.items() if not isinstance(v, list)}
+        say(f"{key}: {shown}")
+    record.finish()
+    return record
+
+
+def _classes(plan: ContinualPlan, device: str) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Two classes at a time, from one head, for every contestant."""
+    return {
+        f"{dataset}/{kind}/{name}/{seed}": partial(
+            _one_by_one, plan, dataset, kind, name, seed, device
+        )
+        for seed in range(plan.seeds)
+        for dataset in plan.datasets
+        for kind in KINDS
+        for name in NAMES
+    }
+
+
+def _one_by_one(
+    plan: ContinualPlan, dataset: str, kind: str, name: str, seed: int, device: str
+) -> dict[str, Any]:
+    sequel = by_classes(dataset, seed, held_out=False, quick=plan.quick)
+    return _learned(learner(name, seed, device, stem=kind == "stem", stages=TASKS), sequel, plan)
+
+
+def _learned(who: Learner, sequel: Sequel, plan: ContinualPlan) -> dict[str, Any]:
+    """Accuracy on all that was seen, after every stage; numbers stored; seconds."""
+    if isinstance(who, PartialFit):
+        who.model.set_params(**plan.options)
+    accuracies, started = [], time.perf_counter()
+    for stage, seen in zip(sequel.stages, sequel.seen, strict=True):
+        who.learn(stage.X, stage.y)
+        accuracies.append(float((who.predict(seen.X) == seen.y).mean()))
+    seconds = time.perf_counter() - started
+    return {
+        "accuracy": accuracies[-1],
+        "after": accuracies,
+        "stored": who.n_stored,
+        "seconds": seconds,
+    }
+
+
+def _rows(plan: ContinualPlan, device: str) -> dict[str, Callable[[], dict[str, Any]]]:
+    """A tenth more rows, and many small calls, against a fit of everything."""
+    return {
+        f"{dataset}/{name}/{seed}": partial(work, plan, dataset, seed, device)
+        for seed in range(plan.seeds)
+        for dataset in plan.datasets
+        for name, work in (("a tenth more", _a_tenth_more), ("small calls", _small_calls))
+    }
+
+
+def _a_tenth_more(plan: ContinualPlan, dataset: str, seed: int, device: str) -> dict[str, Any]:
+    task = load_task(dataset, quick=plan.quick)
+    X, y, order = task.all_rows.X, task.all_rows.y, _shuffled(len(task.all_rows.y), seed)
+    first = order[: round(len(y) / (1 + ADDED))]
+    more = order[len(first) :]
+    model = ours(seed, device, stem=False, **plan.options)
+    _timed(model.fit, X[first[:1_000]], y[first[:1_000]])  # whatever is only slow once
+    _, fitted = _timed(model.fit, X[first], y[first]), model.score(task.test.X, task.test.y)
+    update = _timed(model.partial_fit, X[more], y[more])
+    updated = model.score(task.test.X, task.test.y)
+    whole = ours(seed, device, stem=False, **plan.options)
+    refit = _timed(whole.fit, X, y)
+    again = whole.score(task.test.X, task.test.y)
+    return {
+        "before": fitted,
+        "updated": updated,
+        "refit": again,
+        "update_seconds": update,
+        "refit_seconds": refit,
+        "cost": update / refit,
+    }
+
+
+def _small_calls(plan: ContinualPlan, dataset: str, seed: int, device: str) -> dict[str, Any]:
+    task = load_task(dataset, quick=plan.quick)
+    X, y, order = task.all_rows.X, task.all_rows.y, _shuffled(len(task.all_rows.y), seed)
+    model, after = ours(seed, device, stem=False, **SIZES, **plan.options), []
+    parts = np.array_split(order, CALLS)[: QUICK_CALLS if plan.quick else None]
+    started = time.perf_counter()
+    for part in parts:
+        model.partial_fit(X[part], y[part])
+        after.append(float(model.score(task.test.X, task.test.y)))
+    return {"accuracy": after[-1], "after": after, "seconds": time.perf_counter() - started}
+
+
+def _shuffled(n: int, seed: int) -> Any:
+    return np.random.default_rng(seed).permutation(n)
+
+
+def _timed(work: Callable[..., Any], *rows: Any) -> float:
+    started = time.perf_counter()
+    work(*rows)
+    return time.perf_counter() - started
+
+
+def _domains(plan: ContinualPlan, device: str) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Images that are turned further and further."""
+
+    def one(dataset: str, name: str, seed: int) -> dict[str, Any]:
+        sequel = by_turns(dataset, seed, quick=plan.quick)
+        return _learned(learner(name, seed, device, stem=False, stages=len(DEGREES)), sequel, plan)
+
+    return {
+        f"{dataset}/{name}/{seed}": partial(one, dataset, name, seed)
+        for seed in range(plan.seeds)
+        for dataset in plan.datasets
+        for name in ("ours", "fine-tuning", "joint")
+    }
+
+
+def _drift(plan: ContinualPlan, device: str) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Each batch of a stream is predicted first, and learned then."""
+
+    def one(decay: float | None, seed: int) -> dict[str, Any]:
+        batches = changing_stream(seed)[: QUICK_CALLS + 1 if plan.quick else BATCHES]
+        options = {"effort": "quick", "device": device, "random_state": seed, **plan.options}
+        model = ProtoPINVClassifier(**options).fit(batches[0].X, batches[0].y)
+        after = []
+        for batch in batches[1:]:
+            after.append(float(model.score(batch.X, batch.y)))
+            if decay is not None:
+                model.partial_fit(batch.X, batch.y, decay=decay)
+        return {"accuracy": float(np.mean(after)), "after": after}
+
+    return {
+        f"{'never' if decay is None else f'decay {decay:g}'}/{seed}": partial(one, decay, seed)
+        for seed in range(plan.seeds)
+        for decay in (None, *DECAYS)
+    }
+
+
+def _tried(plan: ContinualPlan, device: str) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Other ways to remember, two classes at a time, on rows held out for choices."""
+
+    def one(dataset: str, name: str, seed: int) -> dict[str, Any]:
+        sequel = by_classes(dataset, seed, held_out=True, quick=plan.quick)
+        with variant(name) as build:
+            return _learned(build(seed, device), sequel, plan)
+
+    return {
+        f"{dataset}/{name}/{seed}": partial(one, dataset, name, seed)
+        for seed in range(plan.seeds)
+        for dataset in plan.datasets
+        for name in VARIANTS
+    }

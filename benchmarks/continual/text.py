@@ -1,0 +1,117 @@
+"""Records of what comes one after another, as tables."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from protopinv.bench.markdown import markdown
+from protopinv.bench.scores import percent
+
+Record = Mapping[str, Any]
+# What is asked of ours at least, and what it hopes for.
+BARS = {
+    "mnist/vector": (94.0, 96.5),
+    "mnist/stem": (97.8, 98.6),
+    "fashion-mnist/vector": (85.0, 88.0),
+    "fashion-mnist/stem": (88.0, 90.0),
+}
+WHO = {
+    "ours": "`partial_fit`",
+    "recursive ridge": "recursive ridge, 500 random ReLU units",
+    "rehearsal": "a fit of 700 stored images and the new rows",
+    "fine-tuning": "fine-tuning, no memory",
+    "joint": "a fit of all rows at once",
+}
+
+
+def cells(record: Record, *start: str) -> list[Mapping[str, Any]]:
+    """Those of all seeds under this name."""
+    prefix = "/".join(start) + "/"
+    return [
+        cell
+        for key, cell in record["cells"].items()
+        if key.startswith(prefix) and "/" not in key.removeprefix(prefix)
+    ]
+
+
+def names(record: Record, place: int) -> list[str]:
+    """All that stand at this place of the names of cells, in order."""
+    return list(dict.fromkeys(key.split("/")[place] for key in record["cells"]))
+
+
+def scores(found: Sequence[Mapping[str, Any]], name: str = "accuracy") -> str:
+    """Mean and deviation over seeds, in percent."""
+    return str(percent([cell[name] for cell in found])) if found else "-"
+
+
+def classes_table(record: Record) -> list[str]:
+    """Final accuracy by contestant, and what each keeps."""
+    places = list(dict.fromkeys("/".join(key.split("/")[:2]) for key in record["cells"]))
+    rows = []
+    for name in names(record, 2):
+        stored = max(
+            (c["stored"] for place in places for c in cells(record, place, name)), default=0
+        )
+        row = [scores(cells(record, *place.split("/"), name)) for place in places]
+        rows.append([WHO.get(name, name), *row, f"{stored:,}" if stored else "-"])
+    return markdown(["", *(place.replace("/", ", ") for place in places), "numbers kept"], rows)
+
+
+def rows_table(record: Record) -> list[str]:
+    """A tenth more rows, and small calls, next to a fit of all."""
+    rows = []
+    for dataset in names(record, 0):
+        more, calls = cells(record, dataset, "a tenth more"), cells(record, dataset, "small calls")
+        cost = percent([cell["cost"] for cell in more])
+        columns = [scores(more, name) for name in ("before", "updated", "refit")]
+        rows.append([dataset, *columns, f"{cost} %", scores(calls)])
+    header = [
+        "",
+        "10/11 of the rows",
+        "and the rest",
+        "all at once",
+        "cost of the rest",
+        "50 calls",
+    ]
+    return markdown(header, rows)
+
+
+def stages_table(record: Record) -> list[str]:
+    """Accuracy over all stages at the end."""
+    datasets = names(record, 0)
+    rows = [
+        [WHO.get(name, name), *(scores(cells(record, dataset, name)) for dataset in datasets)]
+        for name in names(record, 1)
+    ]
+    return markdown(["", *datasets], rows)
+
+
+def drift_table(record: Record) -> list[str]:
+    """Accuracy over the whole stream, each batch predicted before it is learned."""
+    rows = [[_decay(name), scores(cells(record, name))] for name in names(record, 0)]
+    return markdown(["", "accuracy"], rows)
+
+
+def _decay(name: str) -> str:
+    return {"never": "the first batch alone", "decay 1": "`decay` of everything"}.get(
+        name, name.replace("decay ", "`decay=") + "`"
+    )
+
+
+def tried_table(record: Record) -> list[str]:
+    """Held-out accuracy of every variant."""
+    datasets = names(record, 0)
+    rows = []
+    for name in names(record, 1):
+        found = [cells(record, dataset, name) for dataset in datasets]
+        stored = max((cell["stored"] for each in found for cell in each), default=0)
+        rows.append([name, *map(scores, found), f"{stored:,}" if stored else "-"])
+    return markdown(["", *datasets, "numbers kept"], rows)
+
+
+TABLES = {
+    "classes": classes_table,
+    "rows": rows_table,
+    "domains": stages_table,
+    "drift": drift_table,
+    "tried": tried_table,
+}

@@ -1,0 +1,319 @@
+"""What a fitted model can still learn, without the rows it was fitted on."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Generator, Tensor
+
+from protopinv.bank import Bank
+from protopinv.continual import (
+    New,
+    Settings,
+    State,
+    answers,
+    drawn_rows,
+    grown,
+    hidden_of,
+    shrunk,
+    update,
+)
+from protopinv.errors import ConfigError, DataError, ModelFileError
+from protopinv.estimators.checks import memory_named, resolve_device
+from protopinv.estimators.door import (
+    Checked,
+    checked_weight,
+    data_errors,
+    flat_images,
+    target_columns,
+    with_weight,
+)
+from protopinv.estimators.fitting import ProtoPINV, going_on
+from protopinv.estimators.frames import rows_of
+from protopinv.estimators.parameters import as_estimator
+from protopinv.features import FeatureMap
+from protopinv.memory import Memory, usual_limit
+from protopinv.objective import Objective
+from protopinv.shards import RowSource
+from protopinv.train.bank_step import architecture_of
+from protopinv.train.config import TrainConfig
+from protopinv.train.loop import Observer
+from protopinv.train.model import fold
+from protopinv.train.progress import progress
+from protopinv.train.settle import is_auto, settle
+from protopinv.train.source import Source
+from protopinv.train.survey import pieces_of
+from protopinv.train.threads import threads_for
+
+# What an update with a new class takes of the epochs of a fit of as many rows, and of its rate.
+# Where all classes are known it is less: epochs by the share of all rows so far that are new, down
+# to the last of these numbers, and the rate by the square root of that share.
+EPOCHS, RATE, LEAST_EPOCHS = 0.4, 0.3, 0.07
+# Few rows are learned in so many batches, of so many rows at least: a step of all of them at once
+# would be one of too few.
+LEAST_BATCHES, LEAST_BATCH = 8, 256
+# Rows of a long source that are learned at a time.
+SOURCE_ROWS = 50_000
+# Drawn rows on which a change is judged.
+JUDGED_ROWS = 5_000
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What became of the prototypes of every bank, and what that cost.
+
+    ``change`` is how far outputs for rows drawn from the memory moved, root mean square, in
+    standard deviations of the outputs; ``agreement`` is the share of these rows with the same
+    answer as before: the same class, the same labels, a number within a tenth of a deviation.
+    """
+
+    n_before: int
+    n_prototypes: int
+    change: float
+    agreement: float
+
+
+@as_estimator
+class Continuing(ProtoPINV):
+    """Learns more once it is fitted: ``partial_fit``, and what makes banks larger or smaller."""
+
+    def _more(self, X: Any, y: Any, sample_weight: Any) -> Checked:
+        """More rows like those of the fit, as the features of the network are made from."""
+        X = flat_images(X)
+        if self.table_ is None:
+            return self._checked(X, y, sample_weight, reset=False)
+        codes = rows_of(self, self.table_, X)
+        with data_errors():
+            weight = None if sample_weight is None else checked_weight(sample_weight, codes)
+            rows, y = validate_data(
+                Continuing(),
+                self.table_.features(codes),
+                y,
+                multi_output=target_columns(y) > 1,
+                y_numeric=False,
+            )
+        return with_weight(Checked(rows, y, None, {}), weight)
+
+    def _memory(self) -> Memory:
+        """What is known of the rows so far; raises ModelFileError where that is nothing."""
+        check_is_fitted(self, "network_")
+        if self.memory_ is None:
+            raise ModelFileError(
+                "This needs the memory of a model, what it keeps of its rows. It was fitted with "
+                "memory=0, or saved without. Fit it again, or load a file that was saved with it."
+            )
+        return self.memory_
+
+    def _update(
+        self,
+        checked: Checked,
+        state: State,
+        decay: float,
+        observer: Observer | None,
+        factors: Tensor | None = None,
+    ) -> Self:
+        """Learn from rows that were checked; nothing of the model changes before all is done."""
+        device = resolve_device(self.device)
+        objective, memory = state.objective, state.memory
+        if decay:
+            state = replace(state, memory=memory.weakened(1 - decay))
+        if self._memory_limit is None:
+            n = round(float(memory.parts.rows.sum())) + len(checked.X)
+            limit = max(memory.limit, usual_limit(n, memory.n_features))
+            state = replace(state, memory=replace(state.memory, limit=limit))
+        source = self._source(checked, objective)
+        known = state.memory.masses(objective.n_groups)
+        grows = bool((known[torch.from_numpy(source.groups()).unique()] == 0).any())
+        mass = float(state.memory.parts.mass.sum())
+        config = self._update_config(source, device, state.bank, mass, grows=grows)
+        front = None if self.front_ is None else self.front_.to(device)
+        shown = progress(enabled=bool(self.verbose), also=observer)
+        threads = threads_for(source.shape(device), objective.n_outputs, config, device)
+        with shown as watched, memory_named(), threads:
+            rows = replace(source, front=front).placed(device)
+            dtype = getattr(torch, config.dtype)
+            everything = np.arange(len(checked.X))
+            seen = rows.projected(everything, self.features_.to(device), dtype, device)
+            weight = seen.X.new_ones(len(seen)) if seen.weight is None else seen.weight[0]
+            settings = Settings(
+                config,
+                device,
+                self._seed(),
+                time.perf_counter,
+                factors=factors,
+                most_prototypes=self.max_prototypes,
+                observer=watched,
+            )
+            done = update(state, New(seen.X, seen.y, weight), settings)
+        learned = replace(state, bank=done.bank, memory=done.memory)
+        self._take_state(learned, self._sharpness())
+        self.history_, self.n_iter_ = done.history, done.history.n_epochs
+        return self
+
+    def _take_state(self, state: State, sharpness: float) -> Self:
+        """These banks and this memory, and the network they make."""
+        features = cut_features(self.features_, state.memory)
+        config = replace(self.config_, n_prototypes=state.bank.n_prototypes)
+        self.network_ = fold(state.bank, features, state.objective, config, sharpness)
+        self.bank_, self.memory_, self.config_ = state.bank, state.memory, config
+        self.objective_ = state.objective
+        return self
+
+    def _update_config(
+        self, source: Source, device: torch.device, bank: Bank, mass: float, *, grows: bool
+    ) -> TrainConfig:
+        """As a fit of as many rows would have it, with fewer epochs at a lower rate."""
+        given = {**self._given(), "image_shape": self.config_.image_shape}
+        given = {**going_on(given, bank, self.config_), "early_stopping": False}
+        config = settle(given, source.shape(device))
+        n = len(source.X)
+        if is_auto(self.batch_size):
+            n_seen = n + drawn_rows(n, mass)
+            small = max(LEAST_BATCH, math.ceil(n_seen / LEAST_BATCHES))
+            config = replace(config, batch_size=min(small, config.batch_size or small))
+        new = 1.0 if grows else n / (n + mass)
+        epochs = math.ceil(max(LEAST_EPOCHS, EPOCHS * new) * config.max_epochs)
+        return replace(
+            config,
+            max_epochs=epochs,
+            warmup_epochs=min(config.warmup_epochs, epochs // 4),
+            lr=RATE * math.sqrt(new) * config.lr,
+            label_smoothing=self.config_.label_smoothing,
+        )
+
+    def _state(self) -> State:
+        """What is known so far."""
+        return State(self._bank(), self._memory(), self.objective_, self.n_frozen_)
+
+    def _sharpness(self) -> float:
+        """How much surer the network is than its banks, which held-out rows of a fit have said."""
+        if not self.objective_.are_odds:
+            return 1.0
+        features = cut_features(self.features_, self._memory())
+        plain = fold(self._bank(), features, self.objective_, self.config_)
+        size = float(plain.weights[-1].norm())
+        return float(self.network_.weights[-1].norm()) / size if size > 0 else 1.0
+
+    def _learn_source(self, source: RowSource, **options: Any) -> Self:
+        """Rows in files: those of a long source some at a time."""
+        if source.fits_in_memory():
+            X, y, weight = source.load()
+            return self.partial_fit(X, y, sample_weight=weight, **options)  # type: ignore[no-any-return]
+        held: list[Any] = []
+        for _, piece in pieces_of(source, source.blocks):
+            held.append(piece)
+            if sum(len(each.X) for each in held) >= SOURCE_ROWS:
+                self._learn_pieces(held, options)
+                held = []
+        if held:
+            self._learn_pieces(held, options)
+        return self
+
+    def _learn_pieces(self, pieces: Sequence[Any], options: dict[str, Any]) -> None:
+        X = np.concatenate([piece.X for piece in pieces])
+        y = np.concatenate([np.asarray(piece.y) for piece in pieces])
+        weight = None
+        if any(piece.weight is not None for piece in pieces):
+            ones = (np.ones(len(p.X)) if p.weight is None else p.weight for p in pieces)
+            weight = np.concatenate(list(ones))
+        self.partial_fit(X, y, sample_weight=weight, **options)
+
+    def grow(self, n: int) -> Self:
+        """Add ``n`` prototypes to every bank, at rows drawn from the memory.
+
+        They say what the network says there, so that predictions hardly change; ``partial_fit``
+        then has more to learn with.
+        """
+        require_count("n", n, 1)
+        state, architecture = self._state(), architecture_of(self.config_)
+        members, generator = state.bank.n_members, Generator().manual_seed(self._seed())
+        drawn, _ = state.memory.drawn(max(n * members * 10, 100), generator)
+        picked = torch.randperm(len(drawn), generator=generator)[: n * members]
+        inputs = drawn[picked].view(members, n, -1)
+        bank = grown(state.bank, inputs, *hidden_of(state.bank, architecture, inputs))
+        return self._take_state(replace(state, bank=bank), self._sharpness())
+
+    def freeze(self, n: int | None = None) -> Self:
+        """Keep the first ``n`` prototypes of every bank where they are; None: all, 0: none.
+
+        Those that are added later are trained.
+        """
+        bank = self._bank()
+        n = bank.n_prototypes if n is None else n
+        require_count("n", n, 0)
+        self.n_frozen_ = min(n, bank.n_prototypes)
+        return self
+
+    def prune(self, n_prototypes: int) -> Pruned:
+        """Leave every bank with so many prototypes, those that matter most.
+
+        Each is weighed by how far outputs move without it, for rows drawn from the memory; frozen
+        ones stay, as far as there is room.
+        """
+        require_count("n_prototypes", n_prototypes, 1)
+        state, sharpness = self._state(), self._sharpness()
+        bank, architecture = state.bank, architecture_of(self.config_)
+        generator = Generator().manual_seed(self._seed())
+        n_frozen = min(self.n_frozen_, n_prototypes)
+        smaller = shrunk(
+            bank, state.memory, n_prototypes, self.config_, generator, n_frozen=n_frozen
+        )
+        rows = state.memory.drawn(JUDGED_ROWS, generator)[0].double()
+        before, after = (answers(each, architecture, rows) for each in (bank, smaller))
+        self._take_state(replace(state, bank=smaller), sharpness)
+        self.n_frozen_ = n_frozen
+        cost = judged(before, after, self.objective_)
+        return Pruned(bank.n_prototypes, smaller.n_prototypes, *cost)
+
+
+def judged(before: Tensor, after: Tensor, objective: Objective) -> tuple[float, float]:
+    """How far outputs moved, in deviations, and the share of rows with the same answer."""
+    deviation = float(before.std(0, correction=0).square().mean().sqrt())
+    change = float((after - before).square().mean().sqrt()) / (deviation or 1.0)
+    if objective.are_odds:
+        answered = [objective.decode(each.numpy()) for each in (before, after)]
+        same = np.asarray(answered[0] == answered[1]).reshape(len(before), -1).all(1)
+        return change, float(same.mean())
+    near = (after - before).abs() <= 0.1 * before.std(0, correction=0)
+    return change, float(near.all(1).double().mean())
+
+
+def cut_features(features: FeatureMap, memory: Memory) -> FeatureMap:
+    """The map of the features, without what the network must not look at."""
+    if not memory.is_cut or memory.basis is None:
+        return features
+    inside = memory.basis @ memory.basis.T
+    return replace(features, basis=inside if features.basis is None else features.basis @ inside)
+
+
+def require_count(name: str, value: Any, least: int) -> None:
+    """Raise ConfigError unless this is a whole number from ``least`` on."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise ConfigError(
+            f"{name} must be a whole number from {least} on. Got {value!r}. Change it."
+        )
+
+
+def require_decay(decay: Any) -> float:
+    """Raise ConfigError unless this is a share of the memory that leaves some of it."""
+    number = isinstance(decay, int | float | np.number) and not isinstance(decay, bool)
+    if not number or not 0 <= decay < 1:
+        raise ConfigError(
+            "decay is the share of the memory to forget: from 0 on and below 1. Got "
+            f"{decay!r}. Change it, or fit again to forget everything."
+        )
+    return float(decay)
+
+
+def refuse_classes(classes: Any) -> None:
+    """Raise DataError: classes go with one class a row."""
+    if classes is not None:
+        raise DataError(
+            "classes lists the classes of one class a row. y has several labels. Leave it out."
+        )

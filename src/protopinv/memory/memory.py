@@ -1,0 +1,351 @@
+"""The memory of a model: what is known of all rows it has learned from, in a fixed space."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor
+
+from protopinv.memory.parts import LEAST_ROWS, Parts, parts_of
+
+# Numbers that a memory has at most, unless another limit is given; rows take four times as many.
+MEMORY = 138_500
+SHARE_OF_ROWS = 0.25
+# Directions in which Gaussians have a full covariance, and Gaussians of a group, or in all.
+MOST_DIRECTIONS = 48
+PARTS_OF_A_GROUP, MOST_PARTS = 10, 100
+# Rows from which the directions are found.
+DIRECTION_ROWS = 10_000
+# A part of fewer rows than this is forgotten.
+GONE = 1e-6
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Rows z of m features that are gone, as Gaussians of their groups (classes, or one group).
+
+    Along the r directions of ``basis`` every part has a mean and a full scatter. Across them, in
+    the *tail*, a group has means and variances of single features alone. Without a basis all
+    features are directions and there is no tail.
+
+    ``limit`` is how many numbers it may have. With ``is_cut`` the network no longer looks at tails:
+    it has learned some groups from rows that were drawn, and others from real ones, and might tell
+    one from the other by what drawn rows cannot have.
+    """
+
+    n_features: int
+    parts: Parts
+    limit: int
+    basis: Float[Tensor, "m r"] | None = None
+    tail_mean: Float[Tensor, "g m"] | None = None
+    tail_scatter: Float[Tensor, "g m"] | None = None
+    is_cut: bool = False
+
+    @property
+    def n_directions(self) -> int:
+        """Features, or the directions that stand for them."""
+        return self.parts.mean.shape[1]
+
+    @property
+    def n_groups(self) -> int:
+        """Groups that have been counted: those of the tails, or up to the last that has rows."""
+        known = int(self.parts.group.max()) + 1
+        return known if self.tail_mean is None else max(known, len(self.tail_mean))
+
+    @property
+    def n_numbers(self) -> int:
+        """All that is stored; of a scatter matrix one half."""
+        shared = sum(
+            t.numel() for t in (self.basis, self.tail_mean, self.tail_scatter) if t is not None
+        )
+        return shared + len(self.parts) * numbers_of_part(self.n_directions)
+
+    def masses(self, n_groups: int) -> Float[Tensor, " g"]:
+        """What the rows of each group count together."""
+        return self.parts.mass.new_zeros(n_groups).index_add_(0, self.parts.group, self.parts.mass)
+
+    def cut(self, Z: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
+        """Rows without what the network must not look at."""
+        if not self.is_cut or self.basis is None:
+            return Z
+        basis = self.basis.to(Z)
+        return (Z @ basis) @ basis.T
+
+    def added(
+        self,
+        Z: Float[Tensor, "n m"],
+        groups: Int[Tensor, " n"],
+        weight: Float[Tensor, " n"],
+        n_groups: int,
+        generator: Generator,
+    ) -> "Memory":
+        """With more rows, which become parts of their own until the limit unites them."""
+        heads = Z if self.basis is None else Z @ self.basis.to(Z)
+        most, parts = self._most_parts(n_groups), self.parts
+        for group in groups.unique().tolist():
+            chosen = groups == group
+            n = min(most, max(1, int(chosen.sum()) // LEAST_ROWS))
+            parts = parts.joined(parts_of(heads[chosen], group, weight[chosen], n, generator))
+        parts = parts.reduced(most)
+        if self.basis is None:
+            return replace(self, parts=parts)
+        tails = Z.double() - heads.double() @ self.basis.to(Z.device).T
+        mean, scatter = self._tails(tails, groups, weight.double(), n_groups)
+        return replace(self, parts=parts, tail_mean=mean, tail_scatter=scatter)
+
+    def _tails(
+        self, T: Float[Tensor, "n m"], groups: Tensor, weight: Tensor, n_groups: int
+    ) -> tuple[Float[Tensor, "g m"], Float[Tensor, "g m"]]:
+        """Means and scatter of the tails of every group, with more rows."""
+        mean, scatter = (_rows_up_to(t, n_groups) for t in (self.tail_mean, self.tail_scatter))
+        before = self.masses(n_groups)
+        for group in groups.unique().tolist():
+            X, w = T[groups == group], weight[groups == group]
+            mass = float(w.sum())
+            new = w @ X / mass
+            squares = (w @ (X - new).square()).cpu()
+            new = new.cpu()
+            off, share = new - mean[group], mass / (float(before[group]) + mass)
+            scatter[group] += squares + off.square() * float(before[group]) * share
+            mean[group] += off * share
+        return mean, scatter
+
+    def _most_parts(self, n_groups: int) -> int:
+        """Of one group: as many as the limit has room for, at least one."""
+        shared = 0 if self.basis is None else self.basis.numel() + 2 * n_groups * self.n_features
+        room = (self.limit - shared) // (numbers_of_part(self.n_directions) * n_groups)
+        return max(1, min(room, max(PARTS_OF_A_GROUP, MOST_PARTS // n_groups)))
+
+    def turned(self, Z: Float[Tensor, "n m"], weight: Float[Tensor, " n"]) -> "Memory":
+        """The same with directions that serve the rows there were and these new ones.
+
+        What was known along the old ones is carried over exactly; along a new one it is what the
+        tail says.
+        """
+        if self.basis is None or self.tail_mean is None:
+            return self
+        covariances = self._covariances()
+        means = self.parts.mean @ self.basis.T + self.tail_mean[self.parts.group]
+        total, mass = _pooled(covariances, means, self.parts.mass)
+        Z, weight = Z.double().cpu(), weight.double().cpu()
+        new_mean = weight @ Z / weight.sum()
+        centred = Z - new_mean
+        both = torch.stack([total, centred.T @ (centred * weight[:, None]) / weight.sum()])
+        old_mean = self.parts.mass @ means / mass
+        masses = torch.stack([mass, weight.sum()])
+        whole, _ = _pooled(both, torch.stack([old_mean, new_mean]), masses)
+        basis = leading(whole, self.n_directions)
+        scatter = basis.T @ covariances @ basis * self.parts.mass[:, None, None]
+        parts = replace(self.parts, mean=means @ basis, scatter=scatter)
+        return self._with_directions(basis, parts, covariances, means)
+
+    def _with_directions(
+        self, basis: Tensor, parts: Parts, covariances: Tensor, means: Tensor
+    ) -> "Memory":
+        """Tails across other directions, from what is known of every part."""
+        across = torch.eye(len(basis), dtype=basis.dtype) - basis @ basis.T
+        outside, inner = means @ across, (across @ covariances @ across).diagonal(dim1=1, dim2=2)
+        n_groups = len(self.tail_mean) if self.tail_mean is not None else 0
+        mass = self.masses(n_groups).clamp_min(torch.finfo(torch.float64).tiny)[:, None]
+        weighted = self.parts.mass[:, None]
+        zeros = basis.new_zeros(n_groups, len(basis))
+        mean = zeros.index_add(0, parts.group, outside * weighted) / mass
+        off = (outside - mean[parts.group]).square()
+        scatter = zeros.index_add(0, parts.group, (inner + off) * weighted)
+        return replace(self, basis=basis, parts=parts, tail_mean=mean, tail_scatter=scatter)
+
+    def _covariances(self) -> Float[Tensor, "q m m"]:
+        """Of every part in all features, as far as it is known."""
+        basis, scatter = self.basis, self.tail_scatter
+        if basis is None or scatter is None:
+            raise AssertionError("there is no tail")
+        mass = self.masses(len(scatter)).clamp_min(torch.finfo(torch.float64).tiny)
+        across = torch.eye(len(basis), dtype=basis.dtype) - basis @ basis.T
+        tails = torch.stack([(across * row) @ across for row in scatter / mass[:, None]])
+        heads = basis @ (self.parts.scatter / self.parts.mass[:, None, None]) @ basis.T
+        return heads + tails[self.parts.group]
+
+    def weakened(self, factor: float) -> "Memory":
+        """As if every row counted ``factor`` times; what is left of next to nothing goes."""
+        tail = None if self.tail_scatter is None else self.tail_scatter * factor
+        parts = self.parts.weakened(factor)
+        left = parts.rows > GONE
+        left[parts.rows.argmax()] = True
+        return replace(self, parts=parts.taken(left), tail_scatter=tail)
+
+    def without(self, group: int) -> "Memory":
+        """As if there had never been a row of this group; later ones move up by one."""
+        parts = self.parts.taken(self.parts.group != group)
+        parts = replace(parts, group=parts.group - (parts.group > group).long())
+        if self.tail_mean is None or self.tail_scatter is None:
+            return replace(self, parts=parts)
+        kept = torch.arange(len(self.tail_mean)) != group
+        return replace(
+            self, parts=parts, tail_mean=self.tail_mean[kept], tail_scatter=self.tail_scatter[kept]
+        )
+
+    def renumbered(self, places: Int[Tensor, " g"], n_groups: int) -> "Memory":
+        """Group i is group ``places[i]`` of ``n_groups`` from now on."""
+        parts = replace(self.parts, group=places[self.parts.group])
+        if self.tail_mean is None or self.tail_scatter is None:
+            return replace(self, parts=parts)
+        known = len(self.tail_mean)
+        mean, scatter = (
+            t.new_zeros(n_groups, self.n_features).index_copy_(0, places[:known], t)
+            for t in (self.tail_mean, self.tail_scatter)
+        )
+        return replace(self, parts=parts, tail_mean=mean, tail_scatter=scatter)
+
+    def drawn(self, n: int, generator: Generator) -> tuple[Float[Tensor, "n m"], Int[Tensor, " n"]]:
+        """Rows like those that are gone and their groups, as many of each as its mass says."""
+        part = _dealt(self.parts.mass, n)
+        roots = self.parts.roots().float()
+        heads = torch.empty(n, self.n_directions)
+        for number in part.unique().tolist():
+            chosen = part == number
+            noise = torch.randn(int(chosen.sum()), self.n_directions, generator=generator)
+            heads[chosen] = self.parts.mean[number].float() + noise @ roots[number].T
+        groups = self.parts.group[part]
+        if self.basis is None:
+            return heads, groups
+        Z = heads @ self.basis.float().T
+        return (Z if self.is_cut else Z + self._drawn_tails(groups, generator)), groups
+
+    def _drawn_tails(self, groups: Tensor, generator: Generator) -> Float[Tensor, "n m"]:
+        if self.basis is None or self.tail_mean is None or self.tail_scatter is None:
+            raise AssertionError("there is no tail")
+        mass = self.masses(len(self.tail_mean)).clamp_min(torch.finfo(torch.float64).tiny)
+        deviation = (self.tail_scatter / mass[:, None]).clamp_min(0).sqrt().float()
+        tails = torch.randn(len(groups), self.n_features, generator=generator)
+        tails.mul_(deviation[groups]).add_(self.tail_mean.float()[groups])
+        basis = self.basis.float()
+        return tails - (tails @ basis) @ basis.T
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor under a name, for a file; one half of each scatter matrix."""
+        half = torch.tril_indices(self.n_directions, self.n_directions)
+        named = {
+            "group": self.parts.group,
+            "rows": self.parts.rows,
+            "mass": self.parts.mass,
+            "mean": self.parts.mean,
+            "scatter": self.parts.scatter[:, half[0], half[1]],
+        }
+        tail = {"basis": self.basis, "tail_mean": self.tail_mean, "tail_scatter": self.tail_scatter}
+        return {**named, **{name: t for name, t in tail.items() if t is not None}}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], *, limit: int, is_cut: bool) -> "Memory":
+        """The memory that ``tensors`` came from."""
+        means, packed = tensors["mean"], tensors["scatter"]
+        r = means.shape[1]
+        half = torch.tril_indices(r, r)
+        scatters = packed.new_zeros(len(packed), r, r)
+        scatters[:, half[0], half[1]] = packed
+        scatters[:, half[1], half[0]] = packed
+        parts = Parts(tensors["group"], tensors["rows"], tensors["mass"], means, scatters)
+        basis, mean, scatter = (tensors.get(n) for n in ("basis", "tail_mean", "tail_scatter"))
+        n_features = r if basis is None else len(basis)
+        return cls(n_features, parts, limit, basis, mean, scatter, is_cut)
+
+    def fault(self, n_features: int, n_outputs: int) -> str | None:
+        """What does not fit together, or None; there are no more groups than outputs."""
+        parts = self.parts
+        q, r = parts.mean.shape
+        if self.n_features != n_features or not q:
+            return "the memory and the feature map differ in features"
+        sums = (parts.rows, parts.mass, parts.mean, parts.scatter)
+        if parts.group.dtype != torch.int64 or any(t.dtype != torch.float64 for t in sums):
+            return "the memory is not in float64"
+        if any(len(t) != q for t in (parts.group, parts.rows, parts.mass, parts.scatter)):
+            return "the parts of the memory differ in number"
+        n_groups = n_outputs if self.tail_mean is None else len(self.tail_mean)
+        if int(parts.group.min()) < 0 or not int(parts.group.max()) < n_groups <= n_outputs:
+            return "the memory has groups that the model has not"
+        if not bool((parts.mass > 0).all() and (parts.rows > 0).all()):
+            return "the memory has parts without rows"
+        tails = (self.tail_mean, self.tail_scatter)
+        if len({t is None for t in (self.basis, *tails)}) > 1:
+            return "the memory has half a tail"
+        if self.basis is not None and self.basis.shape != (n_features, r):
+            return "the directions of the memory are not as many as they should be"
+        if any(t is not None and t.shape != (n_groups, n_features) for t in tails):
+            return "the tails of the memory are not one a group"
+        return None
+
+
+def begin_memory(
+    Z: Float[Tensor, "n m"],
+    groups: Int[Tensor, " n"],
+    weight: Float[Tensor, " n"],
+    *,
+    n_groups: int,
+    limit: int | None,
+    generator: Generator,
+) -> Memory:
+    """That of the first rows; without a ``limit`` a quarter of their numbers, at most MEMORY."""
+    n, m = Z.shape
+    limit = usual_limit(n, m) if limit is None else limit
+    r = _directions(m, n_groups, limit)
+    nothing = Parts(
+        torch.zeros(0, dtype=torch.long),
+        *(torch.zeros(0, *shape, dtype=torch.float64) for shape in ((), (), (r,), (r, r))),
+    )
+    empty = Memory(m, nothing, limit)
+    if r < m:
+        some = Z[torch.randperm(n, generator=generator)[:DIRECTION_ROWS].to(Z.device)].double()
+        centred = some - some.mean(0)
+        tails = torch.zeros(n_groups, m, dtype=torch.float64)
+        basis = leading((centred.T @ centred).cpu(), r)
+        empty = replace(empty, basis=basis, tail_mean=tails, tail_scatter=tails.clone())
+    return empty.added(Z, groups, weight, n_groups, generator)
+
+
+def usual_limit(n_rows: int, n_features: int) -> int:
+    """A quarter of the numbers of so many rows, at most MEMORY."""
+    return min(MEMORY, int(SHARE_OF_ROWS * n_rows * n_features))
+
+
+def numbers_of_part(n_directions: int) -> int:
+    """Group, rows, mass, mean and one half of the scatter."""
+    return 3 + n_directions + n_directions * (n_directions + 1) // 2
+
+
+def leading(covariance: Float[Tensor, "m m"], r: int) -> Float[Tensor, "m r"]:
+    """The r directions in which there is most."""
+    directions: Tensor = torch.linalg.eigh(covariance).eigenvectors.flip(1)[:, :r]
+    return directions.contiguous()
+
+
+def _directions(m: int, n_groups: int, limit: int) -> int:
+    """As many as a part of every group has room for."""
+    for r in range(min(m, MOST_DIRECTIONS), 1, -1):
+        shared = 0 if r == m else (r + 2 * n_groups) * m
+        if shared + n_groups * numbers_of_part(r) <= limit:
+            return r
+    return 1
+
+
+def _pooled(
+    covariances: Float[Tensor, "q m m"], means: Float[Tensor, "q m"], mass: Float[Tensor, " q"]
+) -> tuple[Float[Tensor, "m m"], Float[Tensor, ""]]:
+    """The covariance of all together, and their mass."""
+    total = mass.sum()
+    centred = means - mass @ means / total
+    within = torch.einsum("q,qab->ab", mass, covariances)
+    return (within + centred.T @ (centred * mass[:, None])) / total, total
+
+
+def _rows_up_to(known: Tensor | None, n: int) -> Tensor:
+    """A copy with rows of zeros at its end."""
+    if known is None:
+        raise AssertionError("there is no tail")
+    return torch.cat([known, known.new_zeros(n - len(known), known.shape[1])])
+
+
+def _dealt(mass: Float[Tensor, " q"], n: int) -> Int[Tensor, " n"]:
+    """Entries 0 ... q-1, each as often as its share of the mass says, n in all."""
+    ends = (mass.cumsum(0) / mass.sum() * n).round().long()
+    counts = ends.diff(prepend=ends.new_zeros(1))
+    return torch.arange(len(mass)).repeat_interleave(counts)

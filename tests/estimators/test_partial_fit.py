@@ -1,0 +1,316 @@
+"""What was known is kept, what is new is learned, and bad input changes nothing."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from protopinv import ArrayRows, ProtoPINVClassifier, ProtoPINVRegressor, load
+from protopinv.errors import ConfigError, DataError, ModelFileError
+
+QUICK = {"effort": "quick", "max_epochs": 40, "random_state": 0, "device": "cpu"}
+
+
+def quick(**options: object) -> ProtoPINVClassifier:
+    return ProtoPINVClassifier(**{**QUICK, **options})
+
+
+@pytest.fixture(scope="module")
+def five() -> tuple[np.ndarray, np.ndarray]:
+    """Five classes on a circle, in six features."""
+    rng = np.random.default_rng(0)
+    y = np.arange(1_000) % 5
+    centres = 4 * np.stack([np.cos(y * 1.2566), np.sin(y * 1.2566)], 1)
+    X = np.concatenate([centres, np.zeros((1_000, 4))], 1) + rng.normal(size=(1_000, 6))
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def fitted(five) -> ProtoPINVClassifier:
+    X, y = five
+    return quick().fit(X[y < 3], y[y < 3])
+
+
+def copied(model, tmp_path):
+    model.save(tmp_path / "model.safetensors")
+    return load(tmp_path / "model.safetensors")
+
+
+def test_new_classes_are_learned_and_old_ones_kept(five, fitted, tmp_path) -> None:
+    X, y = five
+    model = copied(fitted, tmp_path)
+    before = model.score(X[y < 3], y[y < 3])
+    for label in (3, 4):
+        model.partial_fit(X[y == label], y[y == label])
+    assert model.classes_.tolist() == [0, 1, 2, 3, 4]
+    assert model.score(X, y) > 0.9
+    assert model.score(X[y < 3], y[y < 3]) > before - 0.08
+    assert model.bank_.n_prototypes == fitted.bank_.n_prototypes + 20
+    assert model.predict_proba(X).shape == (1_000, 5)
+
+
+def test_classes_stay_sorted_in_whatever_order_they_come(five) -> None:
+    X, y = five
+    names = np.array(["e", "c", "a", "d", "b"], dtype=object)[y]
+    model = quick()
+    for labels in ("ed", "b", "ca"):
+        chosen = np.isin(names, list(labels))
+        model.partial_fit(X[chosen], names[chosen])
+    assert model.classes_.tolist() == list("abcde")
+    best = model.classes_[model.predict_proba(X).argmax(1)]
+    assert (best == model.predict(X)).all()
+    assert (best == names).mean() > 0.85
+
+
+def test_texts_of_any_width_are_saved(five, tmp_path) -> None:
+    X, y = five
+    model = quick().fit(X[y < 2], y[y < 2].astype("<U30"))
+    model.partial_fit(X[y == 2], np.full(200, "a longer name"))
+    assert copied(model, tmp_path).classes_.tolist() == ["0", "1", "a longer name"]
+    model.forget("a longer name")
+    assert copied(model, tmp_path).classes_.tolist() == ["0", "1"]
+
+
+def test_more_rows_of_known_classes_help_and_cost_little(five) -> None:
+    X, y = five
+    model = quick().fit(X[:60], y[:60])
+    epochs, prototypes = model.n_iter_, model.bank_.n_prototypes
+    before = model.score(X[500:], y[500:])
+    for start in range(60, 500, 110):
+        model.partial_fit(X[start : start + 110], y[start : start + 110])
+    assert model.score(X[500:], y[500:]) >= before - 0.01
+    assert model.n_iter_ < epochs
+    assert model.bank_.n_prototypes == prototypes
+    assert model.memory_.parts.rows.sum() == 500
+
+
+def test_a_loaded_model_goes_on_as_the_saved_one_does(five, fitted, tmp_path) -> None:
+    X, y = five
+    one, other = (copied(fitted, tmp_path) for _ in range(2))
+    other = copied(other.freeze(3), tmp_path)
+    assert other.n_frozen_ == 3
+    other.freeze(0)
+    for model in (one, other):
+        model.partial_fit(X[y > 2], y[y > 2])
+    np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
+def test_a_file_without_memory_predicts_and_says_why_it_cannot_go_on(
+    five, fitted, tmp_path
+) -> None:
+    X, y = five
+    path = tmp_path / "small.safetensors"
+    fitted.save(path, memory=False)
+    small = load(path)
+    np.testing.assert_array_equal(small.predict(X), fitted.predict(X))
+    for model in (small, quick(memory=0).fit(X, y)):
+        with pytest.raises(ModelFileError, match=r"needs the memory of a model"):
+            model.partial_fit(X, y)
+
+
+def test_the_first_call_is_a_fit(five) -> None:
+    X, y = five
+    fitted, begun = quick().fit(X, y), quick().partial_fit(X, y)
+    np.testing.assert_array_equal(fitted.predict_proba(X), begun.predict_proba(X))
+
+
+def test_classes_that_are_announced_have_columns_from_the_start(five) -> None:
+    X, y = five
+    model = quick().partial_fit(X[y == 2], y[y == 2], classes=[4, 2, 0])
+    assert model.classes_.tolist() == [0, 2, 4]
+    assert (model.predict(X[y == 2]) == 2).all()
+    for label in (0, 4):
+        model.partial_fit(X[y == label], y[y == label])
+    known = np.isin(y, [0, 2, 4])
+    assert model.score(X[known], y[known]) > 0.9
+    with pytest.raises(DataError, match=r"listed all classes: 0, 2, 4\. y holds 1"):
+        model.partial_fit(X[y == 1], y[y == 1])
+    model.partial_fit(X[y == 1], y[y == 1], classes=[1])
+    assert model.classes_.tolist() == [0, 1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X, y: (X[:, :4], y), r"X has 4 features.* expecting 6"),
+        (lambda X, y: (X, y[:-1]), r"inconsistent numbers of samples"),
+        (lambda X, y: (X, y.astype(str)), r"Labels must be of one kind"),
+        (lambda X, y: (X, y + 0.5), r"Unknown label type|continuous"),
+        (lambda X, y: (X, np.eye(5, dtype=int)[y]), r"one class a row\. y has 5 columns"),
+        (lambda X, y: (np.where(X > 3, np.nan, X), y), r"NaN"),
+        (lambda X, y: (X, y, [0, 1]), r"must list every class of y"),
+        (lambda X, y: (X, y, None, -np.ones(len(y))), r"Weights of rows must be 0 or more"),
+    ],
+    ids=["features", "rows", "kind", "numbers", "labels", "nan", "classes", "weights"],
+)
+def test_bad_input_is_refused_and_the_model_stays(five, fitted, change, message: str) -> None:
+    X, y = five
+    before, attributes = fitted.predict_proba(X), dict(vars(fitted))
+    with pytest.raises(DataError, match=message):
+        fitted.partial_fit(*change(X, y))
+    assert vars(fitted) == attributes
+    np.testing.assert_array_equal(fitted.predict_proba(X), before)
+
+
+@pytest.mark.parametrize("decay", [-0.1, 1.0, "much"])
+def test_a_decay_is_a_share_that_leaves_something(five, fitted, decay) -> None:
+    with pytest.raises(ConfigError, match=r"share of the memory to forget"):
+        fitted.partial_fit(*five, decay=decay)
+
+
+def test_with_decay_a_world_that_changes_is_followed(five, fitted, tmp_path) -> None:
+    X, y = five
+    X, y = X[y < 3], y[y < 3]
+    swapped = (y + 1) % 3
+    scores = {}
+    for decay in (0.0, 0.9):
+        model = copied(fitted, tmp_path)
+        for _ in range(3):
+            model.partial_fit(X[:150], swapped[:150], decay=decay)
+        scores[decay] = model.score(X[300:], swapped[300:])
+    assert scores[0.9] > 0.8
+    assert scores[0.9] > scores[0.0]
+
+
+def test_a_class_that_is_forgotten_leaves_the_others_as_they_were(five) -> None:
+    X, y = five
+    model = quick().fit(X, y)
+    outputs = model.decision_function(X)
+    kept = [0, 1, 3, 4]
+    masses = model.memory_.masses(5)[kept]
+    model.forget(2)
+    assert model.classes_.tolist() == kept
+    np.testing.assert_allclose(model.decision_function(X), outputs[:, kept], atol=1e-6)
+    torch.testing.assert_close(model.memory_.masses(4), masses)
+    with pytest.raises(DataError, match=r"class of the model can be forgotten"):
+        model.forget(2)
+
+
+def test_numbers_are_gone_on_with(five) -> None:
+    X, _ = five
+    y = 50 + 10 * np.sin(X[:, 0]) + X[:, 2]
+    model = ProtoPINVRegressor(**QUICK).fit(X[:100], y[:100])
+    before = model.score(X[600:], y[600:])
+    for start in range(100, 600, 250):
+        model.partial_fit(X[start : start + 250], y[start : start + 250])
+    assert model.score(X[600:], y[600:]) > before
+    assert model.predict(X).shape == (1_000,)
+    with pytest.raises(DataError, match=r"1 targets a row\. y has 2"):
+        model.partial_fit(X, np.stack([y, y], 1))
+
+
+def test_several_labels_a_row_are_gone_on_with(five) -> None:
+    X, y = five
+    labels = np.stack([y > 2, y % 2 == 0], 1).astype(int)
+    model = quick().fit(X[:300], labels[:300])
+    before = model.score(X[700:], labels[700:])
+    model.partial_fit(X[300:700], labels[300:700])
+    assert model.score(X[700:], labels[700:]) > before - 0.02
+    with pytest.raises(DataError, match=r"2 labels a row"):
+        model.partial_fit(X, y)
+
+
+def test_rows_of_weight_zero_are_not_there(five, fitted, tmp_path) -> None:
+    X, y = five
+    weight = (y == 3).astype(float)
+    some, all_ = (copied(fitted, tmp_path) for _ in range(2))
+    some.partial_fit(X[y == 3], y[y == 3])
+    all_.partial_fit(X, y, sample_weight=weight)
+    assert all_.classes_.tolist() == [0, 1, 2, 3]
+    np.testing.assert_allclose(all_.predict_proba(X), some.predict_proba(X), atol=1e-6)
+
+
+def test_class_weights_count_old_and_new_rows(five) -> None:
+    X, y = five
+    rare = (y == 0) | ((y == 1) & (np.arange(len(y)) < 60))
+    recall = {}
+    for class_weight in (None, "balanced"):
+        model = quick(class_weight=class_weight).fit(X[rare], y[rare])
+        model.partial_fit(X[y == 2], y[y == 2])
+        recall[class_weight] = (model.predict(X[y == 1]) == 1).mean()
+    assert recall["balanced"] >= recall[None]
+
+
+def test_a_table_takes_categories_it_has_never_seen() -> None:
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"size": rng.normal(size=400), "kind": rng.choice(["a", "b"], 400)})
+    y = np.where((frame["kind"] == "a") ^ (frame["size"] > 0), "yes", "no")
+    model = quick().fit(frame[:200], y[:200])
+    more = frame[200:].assign(kind=np.where(np.arange(200) < 20, "new", frame["kind"][200:]))
+    model.partial_fit(more, y[200:])
+    assert model.score(frame, y) > 0.9
+    with pytest.raises(DataError, match="feature names"):
+        model.partial_fit(frame.rename(columns={"size": "length"}), y)
+
+
+def test_a_source_is_learned_from_like_arrays(five, fitted, tmp_path) -> None:
+    X, y = five
+    chosen = y >= 3
+    one, other = (copied(fitted, tmp_path) for _ in range(2))
+    one.partial_fit(X[chosen], y[chosen])
+    other.partial_fit(ArrayRows(X[chosen], y[chosen]))
+    np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
+def test_a_long_source_is_learned_a_piece_at_a_time(five, fitted, tmp_path, monkeypatch) -> None:
+    X, y = five
+    monkeypatch.setattr("protopinv.estimators.continuing.SOURCE_ROWS", 150)
+    monkeypatch.setattr(ArrayRows, "fits_in_memory", lambda _: False)
+    monkeypatch.setattr("protopinv.train.survey.PIECE_NUMBERS", 600)
+    model = copied(fitted, tmp_path)
+    model.partial_fit(ArrayRows(X[y >= 3], y[y >= 3]))
+    assert model.memory_.parts.rows.sum() == 1_000
+    assert model.score(X, y) > 0.85
+
+
+def test_growing_hardly_changes_answers_and_pruning_says_what_it_cost(
+    fitted, five, tmp_path
+) -> None:
+    X, _ = five
+    model = copied(fitted, tmp_path)
+    n, before = model.bank_.n_prototypes, model.predict(X)
+    model.grow(5)
+    assert model.bank_.n_prototypes == n + 5
+    assert (model.predict(X) == before).mean() > 0.98
+    little, much = copied(model, tmp_path).prune(n), copied(model, tmp_path).prune(6)
+    assert (little.n_before, little.n_prototypes) == (n + 5, n)
+    assert little.change < much.change
+    assert little.agreement >= much.agreement
+    assert little.agreement > 0.95
+
+
+def test_a_budget_of_prototypes_is_kept_as_classes_come(five, fitted, tmp_path) -> None:
+    X, y = five
+    model = copied(fitted, tmp_path)
+    n = model.bank_.n_prototypes
+    model.set_params(max_prototypes=n)
+    for label in (3, 4):
+        model.partial_fit(X[y == label], y[y == label])
+    assert model.bank_.n_prototypes == n
+    assert model.score(X, y) > 0.85
+
+
+def test_frozen_prototypes_stay_where_they_are(five, fitted, tmp_path) -> None:
+    X, y = five
+    model = copied(fitted, tmp_path).freeze()
+    n, before = model.bank_.n_prototypes, model.bank_.snapshot()
+    model.partial_fit(X[y == 3], y[y == 3])
+    assert torch.equal(model.bank_.inputs[:, :n], before.inputs)
+    assert torch.equal(model.bank_.hidden[0][:, :n], before.hidden[0])
+    assert model.bank_.n_prototypes == n + 10
+    model.freeze(0).partial_fit(X[y == 4], y[y == 4])
+    assert not torch.equal(model.bank_.inputs[:, :n], before.inputs)
+
+
+@pytest.mark.parametrize(
+    "call", [lambda m: m.grow(0), lambda m: m.prune(0), lambda m: m.freeze(-1)]
+)
+def test_counts_are_whole_numbers(fitted, call) -> None:
+    with pytest.raises(ConfigError, match="must be a whole number from"):
+        call(fitted)
+
+
+@pytest.mark.parametrize("options", [{"memory": -1}, {"memory": "all"}, {"max_prototypes": 0}])
+def test_parameters_are_checked(five, options) -> None:
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        quick(**options).fit(*five)

@@ -1,0 +1,181 @@
+"""The memory of rows: its sums are exact, and rows drawn from it are like those that are gone."""
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from protopinv.memory import Memory, begin_memory
+
+N, M, GROUPS = 900, 6, 3
+
+
+def rows(seed: int = 0, n: int = N, m: int = M) -> tuple[Tensor, Tensor, Tensor]:
+    generator = Generator().manual_seed(seed)
+    groups = torch.arange(n) % GROUPS
+    Z = torch.randn(n, m, generator=generator, dtype=torch.float64)
+    Z = Z @ torch.randn(m, m, generator=Generator().manual_seed(9), dtype=torch.float64)
+    weight = 0.5 + torch.rand(n, generator=generator, dtype=torch.float64)
+    return Z + 3 * groups[:, None], groups, weight
+
+
+def begun(Z: Tensor, groups: Tensor, weight: Tensor, limit: int | None = 2_000) -> Memory:
+    generator = Generator().manual_seed(0)
+    return begin_memory(Z, groups, weight, n_groups=GROUPS, limit=limit, generator=generator)
+
+
+def moments(memory: Memory, group: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Mass, mean and scatter of a group along the directions, from those of its parts."""
+    parts = memory.parts.taken(memory.parts.group == group)
+    mass = parts.mass.sum()
+    mean = parts.mass @ parts.mean / mass
+    off = parts.mean - mean
+    return mass, mean, parts.scatter.sum(0) + off.T @ (off * parts.mass[:, None])
+
+
+@pytest.mark.parametrize("n_calls", [1, 3, 30])
+def test_sums_are_those_of_all_rows_however_they_came(n_calls: int) -> None:
+    Z, groups, weight = rows()
+    pieces = zip(Z.chunk(n_calls), groups.chunk(n_calls), weight.chunk(n_calls), strict=True)
+    memory = begun(*next(pieces))
+    for piece in pieces:
+        memory = memory.added(*piece, GROUPS, Generator().manual_seed(1))
+    for group in range(GROUPS):
+        chosen = groups == group
+        X, w = Z[chosen], weight[chosen]
+        mean = w @ X / w.sum()
+        scatter = (X - mean).T @ ((X - mean) * w[:, None])
+        for found, wanted in zip(moments(memory, group), (w.sum(), mean, scatter), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-9)
+
+
+def test_hundreds_of_calls_lose_no_digits() -> None:
+    Z, groups, weight = rows(n=1_200)
+    Z = Z + 1e4
+    memory = begun(Z[:300], groups[:300], weight[:300])
+    for start in range(300, 1_200, 3):
+        piece = slice(start, start + 3)
+        generator = Generator().manual_seed(start)
+        memory = memory.added(Z[piece], groups[piece], weight[piece], GROUPS, generator)
+    X, w = Z[groups == 1], weight[groups == 1]
+    mean = w @ X / w.sum()
+    _, found, scatter = moments(memory, 1)
+    torch.testing.assert_close(found, mean, rtol=1e-13, atol=0)
+    wanted = (X - mean).T @ ((X - mean) * w[:, None])
+    torch.testing.assert_close(scatter, wanted, rtol=1e-7, atol=1e-5)
+
+
+@pytest.mark.parametrize("limit", [200, 700, 5_000])
+def test_the_limit_is_kept(limit: int) -> None:
+    memory = begun(*rows(), limit=limit)
+    assert memory.n_numbers <= limit
+    again = memory.added(*rows(1), GROUPS, Generator().manual_seed(1))
+    assert again.n_numbers <= limit
+
+
+def test_no_part_has_so_few_rows_that_they_could_be_told() -> None:
+    memory = begun(*rows())
+    for seed in range(5):
+        few = rows(seed, n=6)
+        memory = memory.added(*few, GROUPS, Generator().manual_seed(seed))
+    assert len(memory.parts) > GROUPS
+    assert float(memory.parts.rows.min()) >= 25
+    assert float(memory.parts.rows.sum()) == N + 30
+
+
+def test_forgetting_a_group_leaves_the_others_as_if_it_had_never_been() -> None:
+    Z, groups, weight = rows()
+    memory = begun(Z, groups, weight, limit=5_000).without(1)
+    for old, new in ((0, 0), (2, 1)):
+        chosen = groups == old
+        torch.testing.assert_close(moments(memory, new)[0], weight[chosen].sum())
+        mean = weight[chosen] @ Z[chosen] / weight[chosen].sum()
+        torch.testing.assert_close(moments(memory, new)[1], mean)
+    assert memory.parts.group.unique().tolist() == [0, 1]
+
+
+def test_groups_can_be_renumbered_when_others_come_between() -> None:
+    memory = begun(*rows())
+    moved = memory.renumbered(torch.tensor([0, 2, 5]), 6)
+    assert moved.parts.group.unique().tolist() == [0, 2, 5]
+    torch.testing.assert_close(moved.masses(6)[[0, 2, 5]], memory.masses(3))
+
+
+def test_a_decay_counts_old_rows_less_and_leaves_what_they_are_like() -> None:
+    memory = begun(*rows())
+    less = memory.weakened(0.25)
+    torch.testing.assert_close(less.masses(3), 0.25 * memory.masses(3))
+    torch.testing.assert_close(less.parts.mean, memory.parts.mean)
+    for seen in (memory, less):
+        covariance = seen.parts.scatter / seen.parts.mass[:, None, None]
+        torch.testing.assert_close(
+            covariance, memory.parts.scatter / memory.parts.mass[:, None, None]
+        )
+
+
+def test_what_is_forgotten_again_and_again_is_gone() -> None:
+    Z, groups, weight = rows()
+    memory = begun(Z, groups, weight)
+    late = groups == 2
+    for seed in range(60):
+        memory = memory.weakened(1e-9)
+        generator = Generator().manual_seed(seed)
+        memory = memory.added(Z[late], groups[late], weight[late], GROUPS, generator)
+    assert memory.parts.group.unique().tolist() == [2]
+    drawn, _ = memory.drawn(100, Generator().manual_seed(0))
+    assert bool(drawn.isfinite().all())
+    torch.testing.assert_close(moments(memory, 2)[0], weight[late].sum(), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("limit", [5_000, 250], ids=["all directions", "with a tail"])
+def test_drawn_rows_have_the_moments_of_those_that_are_gone(limit: int) -> None:
+    Z, groups, weight = rows(n=3_000, m=12)
+    memory = begun(Z, groups, torch.ones_like(weight), limit)
+    assert (memory.basis is None) == (limit == 5_000)
+    drawn, drawn_groups = memory.drawn(60_000, Generator().manual_seed(3))
+    for group in range(GROUPS):
+        real, like = Z[groups == group], drawn[drawn_groups == group].double()
+        assert len(like) == pytest.approx(20_000, abs=1)
+        torch.testing.assert_close(like.mean(0), real.mean(0), rtol=0, atol=0.1)
+        ratio = like.var(0) / real.var(0)
+        assert 0.75 < float(ratio.min()) < float(ratio.max()) < 1.25
+
+
+def test_turned_directions_keep_what_was_known_along_the_old_ones() -> None:
+    Z, groups, weight = rows(n=3_000, m=12)
+    memory = begun(Z, groups, weight, limit=250)
+    wide = torch.zeros(500, 12, dtype=torch.float64)
+    wide[:, 4] = torch.linspace(-90, 90, 500)
+    turned = memory.turned(wide, torch.ones(500, dtype=torch.float64))
+    assert float(turned.basis[4].square().sum()) > 0.99
+    torch.testing.assert_close(turned.masses(3), memory.masses(3))
+    eye = torch.eye(turned.n_directions, dtype=torch.float64)
+    torch.testing.assert_close(turned.basis.T @ turned.basis, eye)
+    for group in range(GROUPS):
+        before, after = (
+            m.basis @ moments(m, group)[1] + m.tail_mean[group] for m in (memory, turned)
+        )
+        torch.testing.assert_close(after, before)
+
+
+def test_a_cut_keeps_what_lies_along_the_directions() -> None:
+    Z, groups, weight = rows(n=3_000, m=12)
+    memory = begun(Z, groups, weight, limit=250)
+    assert memory.cut(Z) is Z
+    from dataclasses import replace
+
+    cut = replace(memory, is_cut=True).cut(Z)
+    torch.testing.assert_close(cut @ memory.basis, Z @ memory.basis)
+    assert torch.linalg.matrix_rank(cut - cut.mean(0)) == memory.n_directions
+    drawn, _ = replace(memory, is_cut=True).drawn(100, Generator().manual_seed(0))
+    torch.testing.assert_close(replace(memory, is_cut=True).cut(drawn), drawn, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("limit", [5_000, 250])
+def test_tensors_and_back_is_the_identity(limit: int) -> None:
+    memory = begun(*rows(m=12), limit)
+    back = Memory.from_tensors(memory.tensors(), limit=limit, is_cut=False)
+    assert back.fault(12, GROUPS) is None
+    for name, tensor in memory.tensors().items():
+        assert torch.equal(back.tensors()[name], tensor)
+    assert "features" in str(back.fault(11, GROUPS))
+    assert "groups" in str(back.fault(12, 1))
