@@ -9,6 +9,7 @@ from results_page import recipe
 from benchmarks.continual.text import BARS, TABLES, WHO, cells, names
 from benchmarks.continual.worlds import CHANGES, DEGREES
 from protopinv.bench.markdown import markdown
+from protopinv.bench.tasks import DATASETS
 from protopinv.report import Panel, Series, plot, save_figure
 
 Record = Mapping[str, Any]
@@ -135,7 +136,7 @@ def continual_page(newest: Mapping[str, Record]) -> tuple[str, dict[str, bytes]]
     """The page, and its figures by name."""
     lines, figures = [*START.splitlines(), ""], {}
     for part, title in TITLES.items():
-        record = newest.get(f"continual-{part}-cuda") or newest.get(f"continual-{part}-cpu")
+        record = _found(part, newest)
         if record is None:
             continue
         lines += [f"## {title}", "", *_text(part, record).splitlines(), ""]
@@ -148,6 +149,19 @@ def continual_page(newest: Mapping[str, Record]) -> tuple[str, dict[str, bytes]]
         lines += [f"`python -m benchmarks continual --parts {part}` makes this.", ""]
         lines += [f"<sub>{recipe(record)}</sub>", ""]
     return "\n".join(lines).rstrip() + "\n", figures
+
+
+def _found(part: str, newest: Mapping[str, Record]) -> Record | None:
+    """The record of a part, or those of single data sets as one; from a GPU if there is one."""
+    for device in ("cuda", "cpu"):
+        whole = newest.get(f"continual-{part}-{device}")
+        names = (f"continual-{part}-{dataset}-{device}" for dataset in DATASETS)
+        apart = [newest[name] for name in names if name in newest]
+        if whole is not None or apart:
+            first = apart[0] if whole is None else whole
+            cells = {key: cell for record in apart for key, cell in record["cells"].items()}
+            return {**first, "cells": {**first["cells"], **cells}}
+    return None
 
 
 def _text(part: str, record: Record) -> str:

@@ -78,9 +78,10 @@ def measure_continual(
     fresh: bool = False,
     say: Say = lambda _: None,
 ) -> Record:
-    """All cells of one part."""
+    """All cells of one part; of one data set in a record of its own, which pages join."""
     content = {**asdict(plan), "ours": OURS, "orders": [class_order(s) for s in range(plan.seeds)]}
-    name = record_name(f"continual-{plan.part}", device, quick=plan.quick)
+    alone = plan.datasets if len(plan.datasets) == 1 and plan.part != "drift" else ()
+    name = record_name(f"continual-{plan.part}", *alone, device, quick=plan.quick)
     record = Record(folder, name, content, device, fresh=fresh, say=say)
     measure: dict[str, Callable[..., dict[str, Callable[[], dict[str, Any]]]]] = {
         "classes": _classes,
