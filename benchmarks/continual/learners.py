@@ -150,7 +150,7 @@ class RecursiveRidge:
     def predict(self, X: NDArray[Any]) -> NDArray[Any]:
         """The class with the largest output."""
         best: NDArray[Any] = np.array(self._labels)[
-            (self._units(X) @ self._weights).argmax(1).numpy()
+            (self._units(X) @ self._weights).argmax(1).cpu().numpy()
         ]
         return best
 
