@@ -129,7 +129,7 @@ class RecursiveRidge:
                 patch=7,
                 pool=4,
                 generator=self._generator,
-            )
+            ).to(self._device)
         Z = self._features(X[:10_000])
         self._mean, self._scale = Z.mean(0), Z.std()
         draw = torch.randn(Z.shape[1] + 1, UNITS, generator=self._generator, dtype=torch.float64)

@@ -48,7 +48,7 @@ class Gaussians:
             chosen = known.parts.group == group
             if chosen.any():
                 found[:, group] = logs[:, chosen].logsumexp(1)
-        best: NDArray[Any] = self.model.classes_[found.argmax(1).numpy()]
+        best: NDArray[Any] = self.model.classes_[found.argmax(1).cpu().numpy()]
         return best
 
     @property
@@ -97,7 +97,7 @@ class HiddenRidge:
 
     def predict(self, X: NDArray[Any]) -> NDArray[Any]:
         """The class with the largest output."""
-        best = (self._units(X) @ self._weights).argmax(1).numpy()
+        best = (self._units(X) @ self._weights).argmax(1).cpu().numpy()
         found: NDArray[Any] = np.array(self._labels)[best]
         return found
 
