@@ -42,6 +42,7 @@ def test_every_hyperparameter_is_a_constructor_argument_with_the_same_default() 
         params = estimator.get_params()
         fields = {*FIELDS} - images - others
         beside = {"stem", "copies", "device", "random_state", "verbose", "warm_start", "columns"}
+        beside |= {"memory", "max_prototypes"}
         assert set(params) == fields | beside | own
         assert {name: params[name] for name in fields} == {
             name: offered_default(name) for name in fields

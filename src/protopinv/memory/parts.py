@@ -9,6 +9,8 @@ from torch import Generator, Tensor
 
 # Rounds in which rows and centres of clusters find each other.
 ROUNDS = 10
+# So many rows for each centre say where it belongs.
+ROWS_OF_A_CENTRE = 100
 # A covariance counts as if so many rows had the average one.
 SHRINKAGE = 20.0
 # Fewer rows than these are no part of their own, so that none of them can be told.
@@ -128,14 +130,15 @@ def _moments(
 
 
 def clusters(Z: Float[Tensor, "n r"], n: int, generator: Generator) -> Int[Tensor, " n"]:
-    """The number of the cluster of each row, by k-means from rows drawn on the host."""
+    """The number of the cluster of each row, by k-means of some rows, drawn on the host."""
     if n <= 1:
         return torch.zeros(len(Z), dtype=torch.long, device=Z.device)
-    centres = Z[torch.randperm(len(Z), generator=generator)[:n].to(Z.device)]
-    nearest = torch.cdist(Z, centres).argmin(1)
+    drawn = torch.randperm(len(Z), generator=generator)[: n * ROWS_OF_A_CENTRE]
+    some = Z[drawn.to(Z.device)]
+    centres = some[:n]
     for _ in range(ROUNDS):
-        sums = torch.zeros_like(centres).index_add_(0, nearest, Z)
+        nearest = torch.cdist(some, centres).argmin(1)
+        sums = torch.zeros_like(centres).index_add_(0, nearest, some)
         counts = nearest.bincount(minlength=len(centres))[:, None]
         centres = torch.where(counts > 0, sums / counts.clamp_min(1), centres)
-        nearest = torch.cdist(Z, centres).argmin(1)
-    return nearest
+    return torch.cdist(Z, centres).argmin(1)
