@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.errors import TrainingError
@@ -170,3 +172,14 @@ def test_smoothed_labels_do_not_make_shy_probabilities() -> None:
     unsure = smoothed.predict_proba(X[X[:, 0] < -0.5])[:, 1]
     assert np.median(sure) > 0.93  # 0.8 is what the smoothed labels say
     assert 0.3 < np.median(unsure) < 0.7
+
+
+def test_where_a_plane_parts_the_classes_odds_are_those_of_a_linear_model() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 11_500)
+    X = rng.standard_normal((11_500, 20)) + (2 * truth[:, None] - 1) * 2 / np.sqrt(20)
+    few, rest = slice(None, 1_500), slice(1_500, None)
+    model = ProtoPINVClassifier(random_state=0).fit(X[few], truth[few])
+    linear = LogisticRegression().fit(X[few], truth[few])
+    ours, theirs = (log_loss(truth[rest], m.predict_proba(X[rest])) for m in (model, linear))
+    assert ours < 1.05 * theirs
