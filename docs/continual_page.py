@@ -6,9 +6,8 @@ from typing import Any
 
 from results_page import recipe
 
-from benchmarks.continual.text import BARS, TABLES, WHO, cells, names
+from benchmarks.continual.text import TABLES, WHO, cells, names
 from benchmarks.continual.worlds import CHANGES, DEGREES
-from protopinv.bench.markdown import markdown
 from protopinv.bench.tasks import DATASETS
 from protopinv.report import Panel, Series, plot, save_figure
 
@@ -140,7 +139,7 @@ def continual_page(newest: Mapping[str, Record]) -> tuple[str, dict[str, bytes]]
         if record is None:
             continue
         lines += [f"## {title}", "", *_text(part, record).splitlines(), ""]
-        lines += [*TABLES[part](record), "", *_notes(part, record)]
+        lines += [*TABLES[part](record), ""]
         panels = _panels(part, record)
         if panels:
             name = f"continual-{part}.svg"
@@ -175,20 +174,6 @@ def _text(part: str, record: Record) -> str:
         .replace("{changes}", changes)
         .rstrip()
     )
-
-
-def _notes(part: str, record: Record) -> list[str]:
-    """What was asked of the first table, and whether it is there."""
-    if part != "classes":
-        return []
-    rows = []
-    for place, (least, goal) in BARS.items():
-        found = cells(record, *place.split("/"), "ours")
-        if found:
-            mean = 100 * statistics.mean(cell["accuracy"] for cell in found)
-            verdict = "goal" if mean >= goal else "least" if mean >= least else "neither"
-            rows.append([place.replace("/", ", "), f"{least:g}", f"{goal:g}", verdict])
-    return [*markdown(["", "asked at least", "goal", "reached"], rows), ""]
 
 
 def _panels(part: str, record: Record) -> list[Panel]:

@@ -7,13 +7,6 @@ from protopinv.bench.markdown import markdown
 from protopinv.bench.scores import percent
 
 Record = Mapping[str, Any]
-# What is asked of ours at least, and what it hopes for.
-BARS = {
-    "mnist/vector": (94.0, 96.5),
-    "mnist/stem": (97.8, 98.6),
-    "fashion-mnist/vector": (85.0, 88.0),
-    "fashion-mnist/stem": (88.0, 90.0),
-}
 WHO = {
     "ours": "`partial_fit`",
     "recursive ridge": "recursive ridge, 500 random ReLU units",
