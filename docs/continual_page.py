@@ -180,7 +180,9 @@ def _panels(part: str, record: Record) -> list[Panel]:
     """Accuracy after every stage, call or batch."""
     if part == "classes":
         places = list(dict.fromkeys("/".join(key.split("/")[:2]) for key in record["cells"]))
-        return [_stages(record, place, 2, "classes seen", 2) for place in places]
+        # fine-tuning falls so far that the others could not be told apart
+        out = ("joint", "fine-tuning")
+        return [_stages(record, place, 2, "classes seen", 2, out) for place in places]
     if part == "domains":
         return [_stages(record, place, 1, "stages", 1) for place in names(record, 0)]
     if part == "rows":
@@ -191,11 +193,18 @@ def _panels(part: str, record: Record) -> list[Panel]:
     return []
 
 
-def _stages(record: Record, place: str, depth: int, label: str, step: int) -> Panel:
+def _stages(
+    record: Record,
+    place: str,
+    depth: int,
+    label: str,
+    step: int,
+    out: Sequence[str] = ("joint",),
+) -> Panel:
     series = []
     for name in names(record, depth):
         found = cells(record, *place.split("/"), name)
-        if found and name != "joint":
+        if found and name not in out:
             series.append(_mean(WHO[name].replace("`", ""), found, step))
     return Panel(place.replace("/", ", "), label, "percent", series)
 
