@@ -158,6 +158,16 @@ def test_the_first_bank_alone_is_as_sure_as_the_mean(table) -> None:
     assert mean_network([alone, alone]).sizes[0] == table.network_.sizes[0]
 
 
+def test_the_first_bank_of_a_model_that_went_on_is_its_own() -> None:
+    """After a new class the network looks at fewer directions, and so must the bank by itself."""
+    X, y = load_digits(return_X_y=True)
+    model = ProtoPINVClassifier(effort="quick", max_epochs=15, n_members=1, random_state=0)
+    model.set_params(early_stopping=False).fit(X[y < 9], y[y < 9]).partial_fit(X[y == 9], y[y == 9])
+    rows = torch.from_numpy(X[:50])
+    rows = rows if model.front_ is None else model.front_.features(rows)
+    torch.testing.assert_close(first_network(model)(rows), model.network_(rows))
+
+
 def test_the_command_writes_a_page_and_says_how_large(table, tmp_path: Path) -> None:
     X, y = people(60)
     X.assign(says=y).to_csv(tmp_path / "new.csv", index=False)

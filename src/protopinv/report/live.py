@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from protopinv.estimators.continuing import cut_features
 from protopinv.estimators.saving import saved_model
 from protopinv.export.description import describe, front_steps
 from protopinv.export.encode import Encode
@@ -124,12 +125,9 @@ def live(
 
 def first_network(estimator: Any) -> Network:
     """The network of the first bank alone, as sure of its answers as the mean of all is."""
-    alone = fold(
-        estimator.bank_.members([0]),
-        estimator.features_,
-        estimator.objective_,
-        estimator.config_,
-    )
+    features, memory = estimator.features_, estimator.memory_
+    features = features if memory is None else cut_features(features, memory)
+    alone = fold(estimator.bank_.members([0]), features, estimator.objective_, estimator.config_)
     last = alone.weights[-1]
     rows = slice(1, len(last))
     mine = estimator.bank_.n_members * estimator.network_.weights[-1][rows]
