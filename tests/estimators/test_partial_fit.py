@@ -95,6 +95,53 @@ def test_a_loaded_model_goes_on_as_the_saved_one_does(five, fitted, tmp_path) ->
     np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
 
 
+def test_a_mean_over_calls_is_saved_with_where_it_goes_on_from(five, fitted, tmp_path) -> None:
+    X, y = five
+    X, y = X[y < 3], y[y < 3]
+    model = copied(fitted, tmp_path)
+    for start in (0, 100, 200):
+        model.partial_fit(X[start : start + 100], y[start : start + 100])
+    assert model.last_bank_ is not None
+    again = copied(model, tmp_path)
+    for each in (model, again):
+        each.partial_fit(X[300:400], y[300:400])
+    np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
+    assert model.n_calls_ == again.n_calls_
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.grow(1),
+        lambda m: m.prune(9),
+        lambda m: m.freeze(2),
+        lambda m: m.forget(2),
+        lambda m: m.partial_fit(np.ones((20, 6)), np.full(20, 7)),
+        lambda m: m.partial_fit(np.ones((20, 6)), np.arange(20) % 3, decay=0.5),
+    ],
+    ids=["grow", "prune", "freeze", "forget", "a new class", "decay"],
+)
+def test_what_changes_a_bank_ends_the_mean(five, fitted, tmp_path, change) -> None:
+    X, y = five
+    X, y = X[y < 3], y[y < 3]
+    model = copied(fitted, tmp_path)
+    for start in (0, 100):
+        model.partial_fit(X[start : start + 100], y[start : start + 100])
+    assert model.last_bank_ is not None
+    change(model)
+    assert model.last_bank_ is None
+
+
+def test_known_classes_that_come_one_at_a_time_do_not_drive_out_the_others(five) -> None:
+    X, y = five
+    model = quick().fit(X[:500], y[:500])
+    before = model.score(X[500:], y[500:])
+    for label in (0, 1, 2, 3, 4):
+        chosen = y[:500] == label
+        model.partial_fit(X[:500][chosen], y[:500][chosen])
+    assert model.score(X[500:], y[500:]) > before - 0.03
+
+
 def test_a_file_without_memory_predicts_and_says_why_it_cannot_go_on(
     five, fitted, tmp_path
 ) -> None:

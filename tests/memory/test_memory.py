@@ -173,9 +173,62 @@ def test_a_cut_keeps_what_lies_along_the_directions() -> None:
 @pytest.mark.parametrize("limit", [5_000, 250])
 def test_tensors_and_back_is_the_identity(limit: int) -> None:
     memory = begun(*rows(m=12), limit)
-    back = Memory.from_tensors(memory.tensors(), limit=limit, is_cut=False)
+    back = Memory.from_tensors(memory.tensors(), limit=limit, is_cut=False, fitted=memory.fitted)
     assert back.fault(12, GROUPS) is None
     for name, tensor in memory.tensors().items():
         assert torch.equal(back.tensors()[name], tensor)
     assert "features" in str(back.fault(11, GROUPS))
     assert "groups" in str(back.fault(12, 1))
+
+
+def test_parts_of_a_group_as_one_have_the_sums_of_all_its_rows() -> None:
+    memory = begun(*rows())
+    whole = memory.parts.whole(GROUPS + 1)
+    for group in range(GROUPS):
+        sums = whole.mass[group], whole.mean[group], whole.scatter[group]
+        for found, wanted in zip(sums, moments(memory, group), strict=True):
+            torch.testing.assert_close(found, wanted)
+    assert float(whole.mass[GROUPS]) == 0
+
+
+@pytest.mark.parametrize("limit", [2_000, 60])
+def test_rows_like_those_before_are_told_from_others(limit: int) -> None:
+    memory = begun(*rows(), limit=limit)
+    Z, groups, _ = rows(1)
+    assert float(memory.unlike(Z, groups, GROUPS).max()) < 0.2
+    moved = memory.unlike(Z + 6 * Z.std(0) * (groups == 1)[:, None], groups, GROUPS)
+    assert float(moved[1]) > 0.9
+    assert float(moved[[0, 2]].max()) < 0.2
+    some = groups != 2
+    absent = memory.unlike(Z[some], groups[some], GROUPS + 1)
+    assert absent[2] == 1
+    assert absent[GROUPS] == 1
+
+
+def test_a_handful_of_rows_does_not_look_like_another_world() -> None:
+    memory = begun(*rows())
+    found = [
+        float(memory.unlike(Z[:15], groups[:15], GROUPS).mean())
+        for Z, groups, _ in (rows(seed) for seed in range(1, 11))
+    ]
+    assert sum(found) / len(found) < 0.2
+
+
+def test_groups_that_are_favoured_are_drawn_more_often_and_others_not_at_all() -> None:
+    memory = begun(*rows())
+    favour = torch.tensor([1.0, 0.0, 3.0], dtype=torch.float64)
+    _, groups = memory.drawn(400, Generator().manual_seed(0), favour)
+    share = memory.masses(GROUPS) * favour
+    wanted = share / share.sum() * 400
+    assert len(groups) == 400
+    assert (groups.bincount(minlength=GROUPS) - wanted).abs().max() <= 2
+
+
+def test_what_a_fit_has_seen_is_forgotten_with_the_rest() -> None:
+    memory = begun(*rows())
+    assert memory.fitted == pytest.approx(float(memory.parts.mass.sum()))
+    more = memory.added(*rows(1), GROUPS, Generator().manual_seed(1))
+    assert more.fitted == memory.fitted
+    assert more.weakened(0.25).fitted == pytest.approx(memory.fitted / 4)
+    left = more.without(0).without(0)
+    assert left.fitted <= float(left.parts.mass.sum()) + 1e-9

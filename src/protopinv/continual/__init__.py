@@ -10,14 +10,12 @@ from protopinv.continual.banks import (
 )
 from protopinv.continual.learning import (
     GROWTH,
-    New,
     Settings,
-    State,
     Updated,
-    drawn_rows,
     shrunk,
     update,
 )
+from protopinv.continual.state import New, State
 
 __all__ = [
     "GROWTH",
@@ -26,7 +24,6 @@ __all__ = [
     "State",
     "Updated",
     "answers",
-    "drawn_rows",
     "grown",
     "hidden_of",
     "importances",

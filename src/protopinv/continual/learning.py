@@ -9,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
 from protopinv.bank import Bank, pick_rows
+from protopinv.continual.averaging import followed_by, reviewed
 from protopinv.continual.banks import (
     answers,
     ends_of,
@@ -22,6 +23,8 @@ from protopinv.continual.banks import (
     importances,
     left_with,
 )
+from protopinv.continual.schedule import scheduled
+from protopinv.continual.state import New, State
 from protopinv.features import FeatureMap
 from protopinv.memory import Memory
 from protopinv.objective import Classes, Labels, Objective
@@ -45,39 +48,18 @@ GROWTH = 10
 
 
 @dataclass(frozen=True)
-class State:
-    """What a model knows: banks, with a column for every output, and the memory of its rows.
-
-    The first ``n_frozen`` prototypes of every bank stay where they are.
-    """
-
-    bank: Bank
-    memory: Memory
-    objective: Objective
-    n_frozen: int = 0
-
-
-@dataclass(frozen=True)
-class New:
-    """New rows as the network sees them, targets as the objective has them, and weights."""
-
-    Z: Float[Tensor, "n m"]
-    targets: Shaped[Tensor, "n *target"]
-    weight: Float[Tensor, " n"]
-
-
-@dataclass(frozen=True)
 class Settings:
     """How to learn: the configuration, where, and by which random numbers.
 
     ``factors`` say what rows of each group count beside their weight. ``most_prototypes`` limits
-    growth.
+    growth. ``config`` is that of a fit of as many rows; ``batch_is_free`` leaves its batches open.
     """
 
     config: TrainConfig
     device: torch.device
     seed: int
     clock: Callable[[], float]
+    batch_is_free: bool = False
     factors: Float[Tensor, " g"] | None = None
     most_prototypes: int | None = None
     observer: Observer | None = None
@@ -87,8 +69,7 @@ class Settings:
 class Updated:
     """What an update leaves."""
 
-    bank: Bank
-    memory: Memory
+    state: State
     history: History
 
 
@@ -97,26 +78,43 @@ def update(state: State, new: New, settings: Settings) -> Updated:
     objective, n_groups = state.objective, state.objective.n_groups
     generator = Generator().manual_seed(settings.seed)
     groups = objective.groups(new.targets.cpu())
-    memory, bank = state.memory, state.bank
-    known = memory.masses(n_groups) > 0
-    unknown = torch.tensor([g for g in groups.unique().tolist() if not known[g]], dtype=torch.long)
-    if len(unknown):
-        memory = opened(memory, new)
-        bank = _grown(bank, memory, new, groups, unknown, settings, state.n_frozen)
-    rows = _together(
-        state.bank, memory, new, known, objective, settings, generator, grows=len(unknown) > 0
+    memory, masses = state.memory, state.memory.masses(state.objective.n_groups)
+    unknown = torch.tensor([g for g in groups.unique().tolist() if not masses[g]]).long()
+    grows = len(unknown) > 0
+    if grows:
+        memory, state = opened(memory, new), state.with_bank(state.bank)
+    cut = replace(new, Z=memory.cut(new.Z))
+    state = reviewed(state, cut, architecture_of(settings.config))
+    # new rows that are like old ones keep alive what these have taught
+    unlike = memory.unlike(new.Z, groups.to(new.Z.device), n_groups)
+    share = float(unlike @ masses / masses.sum())
+    rows = _together(state.bank, memory, cut, unlike, objective, settings, generator, grows=grows)
+    bank = state.to_train
+    if grows:
+        bank = _grown(bank, memory, cut, groups, unknown, settings, state.n_frozen)
+    config = scheduled(
+        settings.config,
+        memory,
+        n_new=len(new.Z),
+        n_rows=len(rows),
+        unlike=share,
+        grows=grows,
+        batch_is_free=settings.batch_is_free,
     )
     if settings.factors is not None:
         factor = settings.factors[objective.groups(rows.y.cpu())].to(rows.X)
         weight = factor if rows.weight is None else rows.weight[0] * factor
         rows = replace(rows, weight=(weight / weight.mean())[None])
-    model = _trained(bank, rows, objective, settings, state.n_frozen)
+    model = _trained(bank, rows, objective, replace(settings, config=config), state.n_frozen)
     added = memory.added(new.Z, groups.to(new.Z.device), new.weight, n_groups, generator)
-    return Updated(model.bank, added, model.history)
+    known = replace(state, memory=added)
+    if grows:
+        return Updated(known.with_bank(model.bank), model.history)
+    return Updated(followed_by(known, model.bank, share), model.history)
 
 
 def drawn_rows(n_new: int, mass: float) -> int:
-    """How many rows are drawn beside new ones: not more than there have been."""
+    """How many rows are drawn beside new ones at most: no more than there have been."""
     return min(round(mass), max(LEAST_DRAWN, round(DRAWN_FOR_ONE * n_new)))
 
 
@@ -155,27 +153,30 @@ def _together(
     teacher: Bank,
     memory: Memory,
     new: New,
-    known: Tensor,
+    unlike: Float[Tensor, " g"],
     objective: Objective,
     settings: Settings,
     generator: Generator,
     *,
     grows: bool,
 ) -> Rows:
-    """New rows with their targets, and drawn ones with theirs."""
+    """New rows with their targets, and drawn ones with theirs, of groups that need them."""
     device, dtype = settings.device, getattr(torch, settings.config.dtype)
-    Z = memory.cut(new.Z).to(device, dtype)
+    Z = new.Z.to(device, dtype)
     wanted = _wanted(new.targets, objective, settings.config).to(device, dtype)
-    mass = float(memory.parts.mass.sum())
-    n = drawn_rows(len(Z), mass)
     weight = new.weight.to(device, dtype)
+    masses = memory.masses(objective.n_groups)
+    most = drawn_rows(len(Z), float(masses.sum()))
+    n = round(most * float(unlike @ masses / masses.sum()))
     if n == 0:
         return Rows(Z, wanted, (weight / weight.mean())[None])
-    drawn, groups = memory.drawn(n, generator)
+    drawn, groups = memory.drawn(n, generator, unlike)
     drawn = drawn.to(device, dtype)
     said = answers(teacher, architecture_of(settings.config), drawn)
-    remembered = _remembered(said, groups.to(device), known.to(device), objective, grows=grows)
-    weight = torch.cat([weight, weight.new_full((n,), min(mass / n, MOST_WEIGHT))])
+    known = (masses > 0).to(device)
+    remembered = _remembered(said, groups.to(device), known, objective, grows=grows)
+    each = min(float(masses.sum()) / most, MOST_WEIGHT)
+    weight = torch.cat([weight, weight.new_full((n,), each)])
     return Rows(
         torch.cat([Z, drawn]), torch.cat([wanted, remembered]), (weight / weight.mean())[None]
     )
@@ -244,7 +245,7 @@ def _grown(
         generator = Generator().manual_seed(settings.seed)
         n_left = max(1, n_frozen, most - len(wanted))
         bank = shrunk(bank, memory, n_left, settings.config, generator, n_frozen=n_frozen)
-    Z = memory.cut(new.Z).float().cpu()
+    Z = new.Z.float().cpu()
     picked = [
         Z[pick_rows(Z, wanted, groups, Generator().manual_seed(settings.seed + member))]
         for member in range(bank.n_members)

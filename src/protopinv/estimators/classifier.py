@@ -220,10 +220,11 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
         objective = state.objective
         if not isinstance(objective, Classes):
             raise AssertionError("classes were asked for")
+        if len(labels) == objective.n_outputs:
+            return state
         places = torch.from_numpy(np.searchsorted(labels, objective.labels))
         return replace(
-            state,
-            bank=with_outputs(state.bank, places, len(labels)),
+            state.with_bank(with_outputs(state.bank, places, len(labels))),
             memory=state.memory.renumbered(places, len(labels)),
             objective=replace(objective, labels=narrowed(labels)),
         )

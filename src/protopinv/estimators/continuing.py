@@ -1,6 +1,5 @@
 """What a fitted model can still learn, without the rows it was fitted on."""
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ from protopinv.continual import (
     Settings,
     State,
     answers,
-    drawn_rows,
     grown,
     hidden_of,
     shrunk,
@@ -50,13 +48,6 @@ from protopinv.train.source import Source
 from protopinv.train.survey import pieces_of
 from protopinv.train.threads import threads_for
 
-# What an update with a new class takes of the epochs of a fit of as many rows, and of its rate.
-# Where all classes are known it is less: epochs by the share of all rows so far that are new, down
-# to the last of these numbers, and the rate by the square root of that share.
-EPOCHS, RATE, LEAST_EPOCHS = 0.4, 0.3, 0.07
-# Few rows are learned in so many batches, of so many rows at least: a step of all of them at once
-# would be one of too few.
-LEAST_BATCHES, LEAST_BATCH = 8, 256
 # Rows of a long source that are learned at a time.
 SOURCE_ROWS = 50_000
 # Drawn rows on which a change is judged.
@@ -121,16 +112,15 @@ class Continuing(ProtoPINV):
         device = resolve_device(self.device)
         objective, memory = state.objective, state.memory
         if decay:
+            # the world has changed: no more means over calls
+            state = state.with_bank(state.to_train)
             state = replace(state, memory=memory.weakened(1 - decay))
         if self._memory_limit is None:
             n = round(float(memory.parts.rows.sum())) + len(checked.X)
             limit = max(memory.limit, usual_limit(n, memory.n_features))
             state = replace(state, memory=replace(state.memory, limit=limit))
         source = self._source(checked, objective)
-        known = state.memory.masses(objective.n_groups)
-        grows = bool((known[torch.from_numpy(source.groups()).unique()] == 0).any())
-        mass = float(state.memory.parts.mass.sum())
-        config = self._update_config(source, device, state.bank, mass, grows=grows)
+        config = self._fit_config(source, device, state.bank)
         front = None if self.front_ is None else self.front_.to(device)
         shown = progress(enabled=bool(self.verbose), also=observer)
         threads = threads_for(source.shape(device), objective.n_outputs, config, device)
@@ -145,13 +135,13 @@ class Continuing(ProtoPINV):
                 device,
                 self._seed(),
                 time.perf_counter,
+                batch_is_free=is_auto(self.batch_size),
                 factors=factors,
                 most_prototypes=self.max_prototypes,
                 observer=watched,
             )
             done = update(state, New(seen.X, seen.y, weight), settings)
-        learned = replace(state, bank=done.bank, memory=done.memory)
-        self._take_state(learned, self._sharpness())
+        self._take_state(done.state, self._sharpness())
         self.history_, self.n_iter_ = done.history, done.history.n_epochs
         return self
 
@@ -161,34 +151,27 @@ class Continuing(ProtoPINV):
         config = replace(self.config_, n_prototypes=state.bank.n_prototypes)
         self.network_ = fold(state.bank, features, state.objective, config, sharpness)
         self.bank_, self.memory_, self.config_ = state.bank, state.memory, config
+        self.last_bank_, self.n_calls_ = state.last, state.n_calls
         self.objective_ = state.objective
         return self
 
-    def _update_config(
-        self, source: Source, device: torch.device, bank: Bank, mass: float, *, grows: bool
-    ) -> TrainConfig:
-        """As a fit of as many rows would have it, with fewer epochs at a lower rate."""
+    def _fit_config(self, source: Source, device: torch.device, bank: Bank) -> TrainConfig:
+        """As a fit of as many rows would have it that begins with these banks."""
         given = {**self._given(), "image_shape": self.config_.image_shape}
         given = {**going_on(given, bank, self.config_), "early_stopping": False}
         config = settle(given, source.shape(device))
-        n = len(source.X)
-        if is_auto(self.batch_size):
-            n_seen = n + drawn_rows(n, mass)
-            small = max(LEAST_BATCH, math.ceil(n_seen / LEAST_BATCHES))
-            config = replace(config, batch_size=min(small, config.batch_size or small))
-        new = 1.0 if grows else n / (n + mass)
-        epochs = math.ceil(max(LEAST_EPOCHS, EPOCHS * new) * config.max_epochs)
-        return replace(
-            config,
-            max_epochs=epochs,
-            warmup_epochs=min(config.warmup_epochs, epochs // 4),
-            lr=RATE * math.sqrt(new) * config.lr,
-            label_smoothing=self.config_.label_smoothing,
-        )
+        return replace(config, label_smoothing=self.config_.label_smoothing)
 
     def _state(self) -> State:
         """What is known so far."""
-        return State(self._bank(), self._memory(), self.objective_, self.n_frozen_)
+        return State(
+            self._bank(),
+            self._memory(),
+            self.objective_,
+            self.n_frozen_,
+            self.last_bank_,
+            self.n_calls_,
+        )
 
     def _sharpness(self) -> float:
         """How much surer the network is than its banks, which held-out rows of a fit have said."""
@@ -236,7 +219,7 @@ class Continuing(ProtoPINV):
         picked = torch.randperm(len(drawn), generator=generator)[: n * members]
         inputs = drawn[picked].view(members, n, -1)
         bank = grown(state.bank, inputs, *hidden_of(state.bank, architecture, inputs))
-        return self._take_state(replace(state, bank=bank), self._sharpness())
+        return self._take_state(state.with_bank(bank), self._sharpness())
 
     def freeze(self, n: int | None = None) -> Self:
         """Keep the first ``n`` prototypes of every bank where they are; None: all, 0: none.
@@ -247,6 +230,7 @@ class Continuing(ProtoPINV):
         n = bank.n_prototypes if n is None else n
         require_count("n", n, 0)
         self.n_frozen_ = min(n, bank.n_prototypes)
+        self.last_bank_ = None
         return self
 
     def prune(self, n_prototypes: int) -> Pruned:
@@ -265,7 +249,7 @@ class Continuing(ProtoPINV):
         )
         rows = state.memory.drawn(JUDGED_ROWS, generator)[0].double()
         before, after = (answers(each, architecture, rows) for each in (bank, smaller))
-        self._take_state(replace(state, bank=smaller), sharpness)
+        self._take_state(state.with_bank(smaller), sharpness)
         self.n_frozen_ = n_frozen
         cost = judged(before, after, self.objective_)
         return Pruned(bank.n_prototypes, smaller.n_prototypes, *cost)

@@ -275,6 +275,7 @@ class ProtoPINV(BankParameters, BankEstimator):
         self.n_iter_ = model.history.n_epochs
         self.memory_ = model.memory
         self.n_frozen_ = 0
+        self.last_bank_, self.n_calls_ = None, 0
         self.is_closed_ = False
 
     def _prepared(self, X: Any, y: Any, sample_weight: Any) -> tuple[TrainConfig, Checked]:

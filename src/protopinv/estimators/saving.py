@@ -60,7 +60,7 @@ def save(
     if not bank:
         saved = replace(saved, bank=None)
     if not (bank and memory):
-        saved = replace(saved, memory=None)
+        saved = replace(saved, memory=None, last_bank=None)
     if not examples:
         saved = replace(saved, examples=saved.examples[:0])
     model_file.save(saved, path, written_by=f"protopinv {__version__}")
@@ -83,7 +83,12 @@ def saved_model(estimator: ProtoPINV) -> model_file.SavedModel:
         front=estimator.front_,
         table=estimator.table_,
         memory=estimator.memory_,
-        continuing={"n_frozen": estimator.n_frozen_, "is_closed": estimator.is_closed_},
+        last_bank=estimator.last_bank_,
+        continuing={
+            "n_frozen": estimator.n_frozen_,
+            "n_calls": estimator.n_calls_,
+            "is_closed": estimator.is_closed_,
+        },
         examples=torch.from_numpy(np.ascontiguousarray(torch_ready(estimator.examples_))),
     )
 
@@ -166,7 +171,9 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
     estimator.n_iter_ = estimator.history_.n_epochs
     estimator.table_ = saved.table
     estimator.memory_ = saved.memory
+    estimator.last_bank_ = saved.last_bank
     estimator.n_frozen_ = int(saved.continuing.get("n_frozen", 0))
+    estimator.n_calls_ = int(saved.continuing.get("n_calls", 0))
     estimator.is_closed_ = bool(saved.continuing.get("is_closed", False))
     left_out = 0 if saved.table is None else len(saved.table.left_out)
     estimator.n_features_in_ = saved.n_features + left_out

@@ -36,6 +36,8 @@ class BankEstimator(NetworkEstimator):
     table_: Table | None = None
     memory_: Memory | None = None
     n_frozen_: int = 0
+    last_bank_: Bank | None = None
+    n_calls_: int = 0
     is_closed_: bool = False
 
     @property

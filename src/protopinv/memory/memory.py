@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import torch
 from jaxtyping import Float, Int
@@ -19,6 +20,8 @@ PARTS_OF_A_GROUP, MOST_PARTS = 10, 100
 DIRECTION_ROWS = 10_000
 # A part of fewer rows than this is forgotten.
 GONE = 1e-6
+# Up to so many rows are clustered on the host, where many small steps cost least.
+HOST_ROWS = 200_000
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Memory:
     the *tail*, a group has means and variances of single features alone. Without a basis all
     features are directions and there is no tail.
 
+    ``fitted`` is the mass of the rows that a fit has seen, as against those that updates brought.
     ``limit`` is how many numbers it may have. With ``is_cut`` the network no longer looks at tails:
     it has learned some groups from rows that were drawn, and others from real ones, and might tell
     one from the other by what drawn rows cannot have.
@@ -41,6 +45,7 @@ class Memory:
     tail_mean: Float[Tensor, "g m"] | None = None
     tail_scatter: Float[Tensor, "g m"] | None = None
     is_cut: bool = False
+    fitted: float = 0.0
 
     @property
     def n_directions(self) -> int:
@@ -81,18 +86,62 @@ class Memory:
         generator: Generator,
     ) -> "Memory":
         """With more rows, which become parts of their own until the limit unites them."""
-        heads = Z if self.basis is None else Z @ self.basis.to(Z)
-        most, parts = self._most_parts(n_groups), self.parts
-        for group in groups.unique().tolist():
-            chosen = groups == group
-            n = min(most, max(1, int(chosen.sum()) // LEAST_ROWS))
-            parts = parts.joined(parts_of(heads[chosen], group, weight[chosen], n, generator))
-        parts = parts.reduced(most)
+        heads = self._heads(Z)
+        parts = self._with_parts(heads, groups, weight, n_groups, generator)
         if self.basis is None:
             return replace(self, parts=parts)
         tails = Z.double() - heads.double() @ self.basis.to(Z.device).T
         mean, scatter = self._tails(tails, groups, weight.double(), n_groups)
         return replace(self, parts=parts, tail_mean=mean, tail_scatter=scatter)
+
+    def _heads(self, Z: Float[Tensor, "n m"]) -> Float[Tensor, "n r"]:
+        """Rows along the directions."""
+        return Z if self.basis is None else Z @ self.basis.to(Z)
+
+    def _with_parts(
+        self, heads: Tensor, groups: Tensor, weight: Tensor, n_groups: int, generator: Generator
+    ) -> Parts:
+        """Those there are and those of more rows, no more of a group than there is room for."""
+        if len(heads) <= HOST_ROWS:
+            heads, groups, weight = heads.cpu(), groups.cpu(), weight.cpu()
+        most = self._most_parts(n_groups)
+        found, new = [], set(groups.unique().tolist())
+        for group in sorted(new | set(self.parts.group.tolist())):
+            parts = self.parts.taken(self.parts.group == group)
+            if group in new:
+                chosen = groups == group
+                n = min(most, max(1, int(chosen.sum()) // LEAST_ROWS))
+                more = parts_of(heads[chosen], group, weight[chosen], n, generator)
+                parts = parts.joined(more)
+            found.append(parts.reduced(most))
+        return reduce(Parts.joined, found)
+
+    def unlike(
+        self, Z: Float[Tensor, "n m"], groups: Int[Tensor, " n"], n_groups: int
+    ) -> Float[Tensor, " g"]:
+        """How unlike the rows of each group are to those there were: 0 the same, 1 of elsewhere.
+
+        It is the share of both that the best linear rule could tell apart, by the Mahalanobis
+        distance of their means, less what chance makes of it. A group without rows is at 1: nothing
+        speaks for it.
+        """
+        heads = self._heads(Z).double()
+        counts = groups.bincount(minlength=n_groups)
+        sums = heads.new_zeros(n_groups, heads.shape[1]).index_add_(0, groups, heads)
+        counts, sums = counts.cpu().double(), sums.cpu()
+        known = self.parts.whole(n_groups)
+        here = (counts > 0) & (known.mass > 0)
+        unlike = torch.ones(n_groups, dtype=torch.float64)
+        if not bool(here.any()):
+            return unlike
+        old, n = known.taken(here), counts[here]
+        off = sums[here] / n[:, None] - old.mean
+        square = (torch.linalg.pinv(old.covariances(), hermitian=True) @ off[:, :, None])[:, :, 0]
+        r = self.n_directions
+        by_chance = (r + 2 * (2 * r) ** 0.5) * (1 / n + 1 / old.rows)
+        distance = ((square * off).sum(1) - by_chance).clamp_min(0).sqrt()
+        unlike[here] = torch.erf(distance / 8**0.5)
+        return unlike
 
     def _tails(
         self, T: Float[Tensor, "n m"], groups: Tensor, weight: Tensor, n_groups: int
@@ -172,18 +221,19 @@ class Memory:
         parts = self.parts.weakened(factor)
         left = parts.rows > GONE
         left[parts.rows.argmax()] = True
-        return replace(self, parts=parts.taken(left), tail_scatter=tail)
+        return replace(
+            self, parts=parts.taken(left), tail_scatter=tail, fitted=self.fitted * factor
+        )
 
     def without(self, group: int) -> "Memory":
         """As if there had never been a row of this group; later ones move up by one."""
         parts = self.parts.taken(self.parts.group != group)
         parts = replace(parts, group=parts.group - (parts.group > group).long())
+        left = replace(self, parts=parts, fitted=min(self.fitted, float(parts.mass.sum())))
         if self.tail_mean is None or self.tail_scatter is None:
-            return replace(self, parts=parts)
+            return left
         kept = torch.arange(len(self.tail_mean)) != group
-        return replace(
-            self, parts=parts, tail_mean=self.tail_mean[kept], tail_scatter=self.tail_scatter[kept]
-        )
+        return replace(left, tail_mean=self.tail_mean[kept], tail_scatter=self.tail_scatter[kept])
 
     def renumbered(self, places: Int[Tensor, " g"], n_groups: int) -> "Memory":
         """Group i is group ``places[i]`` of ``n_groups`` from now on."""
@@ -197,9 +247,15 @@ class Memory:
         )
         return replace(self, parts=parts, tail_mean=mean, tail_scatter=scatter)
 
-    def drawn(self, n: int, generator: Generator) -> tuple[Float[Tensor, "n m"], Int[Tensor, " n"]]:
-        """Rows like those that are gone and their groups, as many of each as its mass says."""
-        part = _dealt(self.parts.mass, n)
+    def drawn(
+        self, n: int, generator: Generator, favour: Float[Tensor, " g"] | None = None
+    ) -> tuple[Float[Tensor, "n m"], Int[Tensor, " n"]]:
+        """Rows like those that are gone and their groups, as many of each as its mass says.
+
+        ``favour`` multiplies the mass of each group.
+        """
+        mass = self.parts.mass if favour is None else self.parts.mass * favour[self.parts.group]
+        part = _dealt(mass, n)
         roots = self.parts.roots().float()
         heads = torch.empty(n, self.n_directions)
         for number in part.unique().tolist():
@@ -236,7 +292,9 @@ class Memory:
         return {**named, **{name: t for name, t in tail.items() if t is not None}}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor], *, limit: int, is_cut: bool) -> "Memory":
+    def from_tensors(
+        cls, tensors: Mapping[str, Tensor], *, limit: int, is_cut: bool, fitted: float
+    ) -> "Memory":
         """The memory that ``tensors`` came from."""
         means, packed = tensors["mean"], tensors["scatter"]
         r = means.shape[1]
@@ -247,7 +305,7 @@ class Memory:
         parts = Parts(tensors["group"], tensors["rows"], tensors["mass"], means, scatters)
         basis, mean, scatter = (tensors.get(n) for n in ("basis", "tail_mean", "tail_scatter"))
         n_features = r if basis is None else len(basis)
-        return cls(n_features, parts, limit, basis, mean, scatter, is_cut)
+        return cls(n_features, parts, limit, basis, mean, scatter, is_cut, fitted)
 
     def fault(self, n_features: int, n_outputs: int) -> str | None:
         """What does not fit together, or None; there are no more groups than outputs."""
@@ -299,7 +357,8 @@ def begin_memory(
         tails = torch.zeros(n_groups, m, dtype=torch.float64)
         basis = leading((centred.T @ centred).cpu(), r)
         empty = replace(empty, basis=basis, tail_mean=tails, tail_scatter=tails.clone())
-    return empty.added(Z, groups, weight, n_groups, generator)
+    memory = empty.added(Z, groups, weight, n_groups, generator)
+    return replace(memory, fitted=float(memory.parts.mass.sum()))
 
 
 def usual_limit(n_rows: int, n_features: int) -> int:

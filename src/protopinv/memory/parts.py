@@ -48,55 +48,68 @@ class Parts:
         scaled = (self.rows * factor, self.mass * factor, self.mean, self.scatter * factor)
         return Parts(self.group, *scaled)
 
-    def united(self, a: int, b: int) -> "Parts":
-        """Part b as a part of a, by the rule of Chan, Golub and LeVeque."""
-        mass = self.mass[a] + self.mass[b]
-        off, share = self.mean[b] - self.mean[a], self.mass[b] / mass
-        between = torch.outer(off, off) * self.mass[a] * share
-        whole = Parts(*(getattr(self, item.name).clone() for item in fields(self)))
-        whole.rows[a] += self.rows[b]
-        whole.mass[a] = mass
-        whole.mean[a] += share * off
-        whole.scatter[a] += self.scatter[b] + between
-        return whole.taken(torch.arange(len(self)) != b)
+    def reduced(self, n: int) -> "Parts":
+        """At most ``n``, none with too few rows unless it is the only one; all are of one group."""
+        parts = Parts(*(getattr(self, item.name).clone() for item in fields(self)))
+        left = torch.arange(len(parts))
+        while len(left) > 1:
+            smallest = int(left[parts.rows[left].argmin()])
+            if parts.rows[smallest] < LEAST_ROWS:
+                a, b = parts._closest_to(smallest, left), smallest
+            elif len(left) > n:
+                a, b = parts._nearest(left)
+            else:
+                break
+            parts._unite(a, b)
+            left = left[left != b]
+        return parts.taken(left)
 
-    def nearest(self, chosen: Int[Tensor, " c"]) -> tuple[int, int]:
+    def _nearest(self, left: Int[Tensor, " c"]) -> tuple[int, int]:
         """The two of these whose union adds least to what is lost (Ward)."""
-        mean, mass = self.mean[chosen], self.mass[chosen]
+        mean, mass = self.mean[left], self.mass[left]
         loss = torch.cdist(mean, mean).square() * mass[:, None] * mass / (mass[:, None] + mass)
         loss.fill_diagonal_(torch.inf)
-        a, b = divmod(int(loss.argmin()), len(chosen))
-        return int(chosen[min(a, b)]), int(chosen[max(a, b)])
+        a, b = divmod(int(loss.argmin()), len(left))
+        return int(left[min(a, b)]), int(left[max(a, b)])
 
-    def closest_to(self, part: int, chosen: Int[Tensor, " c"]) -> int:
+    def _closest_to(self, part: int, left: Int[Tensor, " c"]) -> int:
         """The one of these, other than itself, whose mean is nearest."""
-        others = chosen[chosen != part]
+        others = left[left != part]
         return int(others[(self.mean[others] - self.mean[part]).square().sum(1).argmin()])
 
-    def reduced(self, n_of_a_group: int) -> "Parts":
-        """At most so many of every group, none with too few rows unless it is the only one."""
-        parts = self
-        for group in self.group.unique().tolist():
-            while True:
-                chosen = (parts.group == group).nonzero()[:, 0]
-                if len(chosen) == 1:
-                    break
-                smallest = int(chosen[parts.rows[chosen].argmin()])
-                if parts.rows[smallest] < LEAST_ROWS:
-                    a, b = sorted((smallest, parts.closest_to(smallest, chosen)))
-                elif len(chosen) > n_of_a_group:
-                    a, b = parts.nearest(chosen)
-                else:
-                    break
-                parts = parts.united(a, b)
-        return parts
+    def _unite(self, a: int, b: int) -> None:
+        """Make b a part of a, in place, by the rule of Chan, Golub and LeVeque."""
+        mass = self.mass[a] + self.mass[b]
+        off, share = self.mean[b] - self.mean[a], self.mass[b] / mass
+        self.scatter[a] += self.scatter[b] + torch.outer(off, off) * self.mass[a] * share
+        self.mean[a] += share * off
+        self.rows[a] += self.rows[b]
+        self.mass[a] = mass
 
-    def roots(self) -> Float[Tensor, "q r r"]:
-        """A with A A' = covariance, each drawn towards the average: few rows say little of it."""
+    def whole(self, n_groups: int) -> "Parts":
+        """All parts of a group as one; groups without any have no mass."""
+        index, weight = self.group, self.mass[:, None]
+        mass = self.mass.new_zeros(n_groups).index_add_(0, index, self.mass)
+        rows = self.rows.new_zeros(n_groups).index_add_(0, index, self.rows)
+        per = mass.clamp_min(torch.finfo(mass.dtype).tiny)[:, None]
+        mean = self.mean.new_zeros(n_groups, self.mean.shape[1])
+        mean = mean.index_add_(0, index, self.mean * weight) / per
+        off = self.mean - mean[index]
+        between = torch.einsum("q,qa,qb->qab", self.mass, off, off)
+        scatter = self.scatter.new_zeros(n_groups, *self.scatter.shape[1:])
+        scatter.index_add_(0, index, self.scatter + between)
+        return Parts(torch.arange(n_groups), rows, mass, mean, scatter)
+
+    def covariances(self) -> Float[Tensor, "q r r"]:
+        """Each drawn towards the average of all: few rows say little of it."""
         covariance = self.scatter / self.mass[:, None, None]
         average = (self.mass @ covariance.diagonal(dim1=1, dim2=2)) / self.mass.sum()
         share = (SHRINKAGE / (self.rows + SHRINKAGE))[:, None, None]
-        values, vectors = torch.linalg.eigh(torch.lerp(covariance, average.diag(), share))
+        return torch.lerp(covariance, average.diag(), share)
+
+    def roots(self) -> Float[Tensor, "q r r"]:
+        """A with A A' = covariance."""
+        values, vectors = torch.linalg.eigh(self.covariances())
         roots: Tensor = vectors * values.clamp_min(0).sqrt()[:, None, :]
         return roots
 

@@ -1,6 +1,7 @@
 """Write and read a model file."""
 
 import json
+import math
 import re
 import warnings
 from collections.abc import Mapping
@@ -31,7 +32,7 @@ from protopinv.plain import plain
 
 # A reader of 1.x reads every 1.y: what a file needs beyond the first of them it lists by name.
 MAJOR, MINOR = 1, 0
-KNOWN_NEEDS = frozenset({"table", "memory"})
+KNOWN_NEEDS = ("table", "memory", "last_bank")
 HEADER: dict[str, Any] = {
     "task": str,
     "objective": dict,
@@ -62,7 +63,7 @@ def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
     history = {name: v for name, v in model.history.items() if name not in (*EPOCHS, *APART)}
     header = {
         "format": f"{MAJOR}.{MINOR}",
-        "needs": [n for n in ("table", "memory") if getattr(model, n) is not None],
+        "needs": [n for n in KNOWN_NEEDS if getattr(model, n) is not None],
         "written_by": written_by,
         "task": model.task,
         "objective": model.objective,
@@ -86,6 +87,7 @@ def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
         "network": packed,
         "table": {} if model.table is None else _tensors_of_arrays(tables.arrays(model.table)),
         "memory": {} if model.memory is None else model.memory.tensors(),
+        "last_bank": {} if model.last_bank is None else model.last_bank.tensors(),
         "examples": {"rows": model.examples, "outputs": outputs},
         "history": {
             name: torch.tensor(model.history[name], dtype=torch.float64) for name in listed
@@ -177,6 +179,7 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 def _model(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedModel:
     features = FeatureMap.from_tensors(_part(tensors, "features"))
     bank, dtype = _part(tensors, "bank"), header["network_dtype"]
+    last = _part(tensors, "last_bank")
     network = unpack(_part(tensors, "network"), features, header["activation"], dtype)
     known = Bank.from_tensors(bank) if bank else None
     if known is not None:
@@ -195,6 +198,7 @@ def _model(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedMod
         front=_front(tensors),
         table=_table(header.get("table"), _part(tensors, "table")),
         memory=_memory(header.get("memory"), _part(tensors, "memory")),
+        last_bank=Bank.from_tensors(last) if last else None,
         continuing=header.get("memory") or {},
         examples=tensors["examples.rows"],
         dtype=dtype,
@@ -213,7 +217,8 @@ def _table(described: Any, found: Mapping[str, Tensor]) -> tables.Table | None:
 
 
 def _described(memory: Memory, continuing: Mapping[str, Any]) -> dict[str, Any]:
-    return {**continuing, "limit": memory.limit, "is_cut": memory.is_cut}
+    own = {"limit": memory.limit, "is_cut": memory.is_cut, "fitted": memory.fitted}
+    return {**continuing, **own}
 
 
 def _memory(described: Any, found: Mapping[str, Tensor]) -> Memory | None:
@@ -225,7 +230,11 @@ def _memory(described: Any, found: Mapping[str, Tensor]) -> Memory | None:
     r = found["mean"].shape[1]
     if found["scatter"].shape[1] != r * (r + 1) // 2:
         raise ValueError("scatter of another size than its mean")
-    return Memory.from_tensors(found, limit=limit, is_cut=is_cut)
+    # files of earlier versions do not tell rows of the fit from later ones
+    fitted = described.get("fitted", float(found["mass"].sum()))
+    if type(fitted) is not float or not 0 <= fitted < math.inf:
+        raise TypeError("'memory', which was fitted on another mass of rows than can be")
+    return Memory.from_tensors(found, limit=limit, is_cut=is_cut, fitted=fitted)
 
 
 def _unprojected(features: FeatureMap) -> FeatureMap:
@@ -269,7 +278,8 @@ def _fault(model: SavedModel, tensors: Mapping[str, Tensor]) -> str | None:
     """What does not fit, or None."""
     return (
         _network_fault(model)
-        or _bank_fault(model)
+        or _bank_fault(model, model.bank)
+        or _bank_fault(model, model.last_bank)
         or _front_fault(model)
         or _memory_fault(model)
         or _examples_fault(model, tensors["examples.outputs"])
@@ -306,8 +316,7 @@ def _network_fault(model: SavedModel) -> str | None:
     return None
 
 
-def _bank_fault(model: SavedModel) -> str | None:
-    bank = model.bank
+def _bank_fault(model: SavedModel, bank: Bank | None) -> str | None:
     if bank is None:
         return None
     parts = (bank.inputs, *bank.hidden, bank.outputs)
@@ -343,10 +352,17 @@ def _front_fault(model: SavedModel) -> str | None:
 
 def _memory_fault(model: SavedModel) -> str | None:
     if model.memory is None:
-        return None
+        return None if model.last_bank is None else "a last bank without a memory"
     if model.bank is None:
         return "a memory without a bank"
+    last = model.last_bank
+    if last is not None and not _alike(last, model.bank):
+        return "the last bank has another shape than the mean"
     return model.memory.fault(model.features.n_components, model.network.sizes[-1])
+
+
+def _alike(first: Bank, second: Bank) -> bool:
+    return [tensor.shape for tensor in first.trained] == [t.shape for t in second.trained]
 
 
 def _examples_fault(model: SavedModel, outputs: Tensor) -> str | None:

@@ -24,7 +24,7 @@ MOST_LISTED = 2**20
 FIXED = {"stem.image_shape": ("I64", [3]), "stem.pool": ("I64", [])}
 # Every name a tensor may have.
 NAMES = re.compile(
-    r"bank\.(inputs|hidden\.\d{1,2}|outputs|raw_ridge|learnable_ridge|scale)"
+    r"(last_)?bank\.(inputs|hidden\.\d{1,2}|outputs|raw_ridge|learnable_ridge|scale)"
     r"|features\.(mean|scale|basis)"
     r"|network\.\d{1,2}(\.(left|right))?(\.(scale|bias))?"
     r"|(squash|clip)\.(chosen|centre|width)"

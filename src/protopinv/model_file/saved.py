@@ -24,9 +24,10 @@ class SavedModel:
     outputs stand for, the parameters as they were given and as they were used, what happened.
     ``table`` says what becomes of the columns of a frame; None where rows were numbers.
     ``examples`` are a few rows as they were trained on, those of a frame coded. ``dtype`` is the
-    type of number that the network is stored in. ``memory`` is what is known of the rows, and
-    ``continuing`` how learning may go on: plain JSON values. A file of a newer version
-    ``is_newer``. Without a ``bank`` it predicts, and cannot be trained further.
+    type of number that the network is stored in. ``memory`` is what is known of the rows,
+    ``last_bank`` where learning goes on from if that is not ``bank``, and ``continuing`` how it may
+    go on: plain JSON values. A file of a newer version ``is_newer``. Without a ``bank`` it
+    predicts, and cannot be trained further.
     """
 
     task: str
@@ -42,6 +43,7 @@ class SavedModel:
     examples: Tensor
     table: Table | None = None
     memory: Memory | None = None
+    last_bank: Bank | None = None
     continuing: dict[str, Any] = field(default_factory=dict)
     dtype: str = "float64"
     is_newer: bool = False

@@ -1,0 +1,55 @@
+"""How long and how fast an update trains: less than a fit of as many rows, and more gently."""
+
+import math
+from dataclasses import replace
+
+from protopinv.memory import Memory
+from protopinv.train.config import TrainConfig
+
+# With a new class: shares of the epochs and of the rate of a fit of as many rows.
+EPOCHS, RATE = 0.4, 0.3
+# Without one: passes over the rows by the share of all rows so far that came after the fit, twice
+# as many for rows unlike the others, and the least of them; the rate by that share and the share of
+# those that are new, and the most it can be.
+PASSES, LEAST_PASSES, FRESH_RATE, MOST_RATE = 8, 2, 3.0, 1.0
+# Few rows are learned in so many batches, of so many rows at least: a step of all of them at once
+# would be one of too few.
+LEAST_BATCHES, LEAST_BATCH = 8, 256
+
+
+def scheduled(
+    config: TrainConfig,
+    memory: Memory,
+    *,
+    n_new: int,
+    n_rows: int,
+    unlike: float,
+    grows: bool,
+    batch_is_free: bool,
+) -> TrainConfig:
+    """For ``n_new`` new rows among ``n_rows``, from what a fit of as many would have."""
+    rate, epochs = RATE, math.ceil(EPOCHS * config.max_epochs)
+    if not grows:
+        rate, passes = gentle(memory, n_new, unlike)
+        epochs = min(passes, config.max_epochs)
+    if batch_is_free:
+        small = max(LEAST_BATCH, math.ceil(n_rows / LEAST_BATCHES))
+        config = replace(config, batch_size=min(small, config.batch_size or small))
+    return replace(
+        config,
+        max_epochs=epochs,
+        warmup_epochs=min(config.warmup_epochs, epochs // 4),
+        lr=rate * config.lr,
+    )
+
+
+def gentle(memory: Memory, n_new: int, unlike: float) -> tuple[float, int]:
+    """The share of the rate of a fit, and the passes, where all classes are known.
+
+    A network that was fitted is as good as its rows allow, and a large step would only shake it.
+    One that has learned from small calls is behind a fit of all their rows, and has to catch up.
+    """
+    total = n_new + float(memory.parts.mass.sum())
+    fresh = (total - memory.fitted) / total
+    rate = min(MOST_RATE, FRESH_RATE * fresh * n_new / total)
+    return rate, max(LEAST_PASSES, math.ceil(PASSES * fresh * (1 + unlike)))

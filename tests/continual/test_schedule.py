@@ -1,0 +1,67 @@
+"""How gently known classes are learned on: by what is new, and by what no fit has seen."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Generator
+
+from protopinv.continual.schedule import LEAST_PASSES, MOST_RATE, PASSES, gentle, scheduled
+from protopinv.memory import Memory, begin_memory
+from protopinv.train.config import TrainConfig
+
+
+def memory(mass: float, fitted: float) -> Memory:
+    Z = torch.randn(100, 3, generator=Generator().manual_seed(0), dtype=torch.float64)
+    begun = begin_memory(
+        Z,
+        torch.zeros(100, dtype=torch.long),
+        torch.full((100,), mass / 100, dtype=torch.float64),
+        n_groups=1,
+        limit=500,
+        generator=Generator().manual_seed(0),
+    )
+    return replace(begun, fitted=float(fitted))
+
+
+def test_a_fitted_model_is_hardly_shaken_by_a_few_more_rows() -> None:
+    rate, passes = gentle(memory(10_000, fitted=10_000), 1_000, 0.0)
+    assert rate < 0.05
+    assert passes == LEAST_PASSES
+
+
+def test_a_model_of_small_calls_learns_faster_than_a_fitted_one_of_as_many_rows() -> None:
+    (slow, few), (fast, many) = (gentle(memory(5_000, fitted), 500, 0.0) for fitted in (5_000, 500))
+    assert fast > 3 * slow
+    assert many > few
+
+
+@pytest.mark.parametrize("n_new", [1, 100, 10_000_000])
+def test_the_rate_falls_as_rows_add_up_and_has_a_bound(n_new: int) -> None:
+    rates = [gentle(memory(mass, fitted=10), n_new, 0.0)[0] for mass in (10, 1_000, 100_000)]
+    assert all(0 < rate <= MOST_RATE for rate in rates)
+    assert rates[2] <= rates[1]
+
+
+def test_rows_of_elsewhere_are_seen_twice_as_often() -> None:
+    known = memory(1_000, fitted=10)
+    assert gentle(known, 1_000, 1.0)[1] == pytest.approx(2 * PASSES, abs=1)
+
+
+@pytest.mark.parametrize(("free", "batch"), [(True, 256), (False, 4_096)])
+def test_few_rows_make_several_batches_unless_a_user_says_otherwise(
+    *, free: bool, batch: int
+) -> None:
+    config = TrainConfig(batch_size=4_096, max_epochs=50)
+    found = scheduled(
+        config,
+        memory(1_000, fitted=1_000),
+        n_new=1_200,
+        n_rows=1_200,
+        unlike=0.0,
+        grows=False,
+        batch_is_free=free,
+    )
+    assert found.batch_size == batch
+    assert found.lr < config.lr
+    assert found.max_epochs < config.max_epochs
