@@ -137,25 +137,42 @@ def _learned(who: Learner, sequel: Sequel, plan: ContinualPlan) -> dict[str, Any
 
 def _rows(plan: ContinualPlan, device: str) -> dict[str, Callable[[], dict[str, Any]]]:
     """A tenth more rows, and many small calls, against a fit of everything."""
+    works: dict[str, Callable[..., dict[str, Any]]] = {
+        "a tenth more": partial(_a_tenth_more, partial(ours, stem=False)),
+        "a tenth more by default": partial(_a_tenth_more, _by_default),
+        "small calls": _small_calls,
+    }
     return {
         f"{dataset}/{name}/{seed}": partial(work, plan, dataset, seed, device)
         for seed in range(plan.seeds)
         for dataset in plan.datasets
-        for name, work in (("a tenth more", _a_tenth_more), ("small calls", _small_calls))
+        for name, work in works.items()
     }
 
 
-def _a_tenth_more(plan: ContinualPlan, dataset: str, seed: int, device: str) -> dict[str, Any]:
+def _by_default(seed: int, device: str, **options: Any) -> ProtoPINVClassifier:
+    """The model of somebody who sets nothing."""
+    return ProtoPINVClassifier(**options, device=device, random_state=seed)
+
+
+def _a_tenth_more(
+    build: Callable[..., ProtoPINVClassifier],
+    plan: ContinualPlan,
+    dataset: str,
+    seed: int,
+    device: str,
+) -> dict[str, Any]:
     task = load_task(dataset, quick=plan.quick)
     X, y, order = task.all_rows.X, task.all_rows.y, _shuffled(len(task.all_rows.y), seed)
     first = order[: round(len(y) / (1 + ADDED))]
     more = order[len(first) :]
-    model = ours(seed, device, stem=False, **plan.options)
-    _timed(model.fit, X[first[:1_000]], y[first[:1_000]])  # whatever is only slow once
+    model = build(seed, device, **plan.options)
+    # whatever is only slow once
+    model.fit(X[first[:1_000]], y[first[:1_000]]).partial_fit(X[first[:1_000]], y[first[:1_000]])
     _, fitted = _timed(model.fit, X[first], y[first]), model.score(task.test.X, task.test.y)
     update = _timed(model.partial_fit, X[more], y[more])
     updated = model.score(task.test.X, task.test.y)
-    whole = ours(seed, device, stem=False, **plan.options)
+    whole = build(seed, device, **plan.options)
     refit = _timed(whole.fit, X, y)
     again = whole.score(task.test.X, task.test.y)
     return {

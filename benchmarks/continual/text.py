@@ -53,10 +53,16 @@ def rows_table(record: Record) -> list[str]:
     """A tenth more rows, and small calls, next to a fit of all."""
     rows = []
     for dataset in names(record, 0):
-        more, calls = cells(record, dataset, "a tenth more"), cells(record, dataset, "small calls")
-        cost = percent([cell["cost"] for cell in more])
-        columns = [scores(more, name) for name in ("before", "updated", "refit")]
-        rows.append([dataset, *columns, f"{cost} %", scores(calls)])
+        for name in ("a tenth more", "a tenth more by default"):
+            more = cells(record, dataset, name)
+            if not more:
+                continue
+            is_default = name.endswith("default")
+            columns = [scores(more, each) for each in ("before", "updated", "refit")]
+            cost = percent([cell["cost"] for cell in more])
+            calls = "" if is_default else scores(cells(record, dataset, "small calls"))
+            title = f"{dataset}, by default" if is_default else f'{dataset}, `effort="quick"`'
+            rows.append([title, *columns, f"{cost} %", calls])
     header = [
         "",
         "10/11 of the rows",

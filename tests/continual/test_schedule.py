@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Generator
 
-from protopinv.continual.schedule import LEAST_PASSES, MOST_RATE, PASSES, gentle, scheduled
+from protopinv.continual.schedule import LEAST_PASSES, MOST_RATE, gentle, scheduled
 from protopinv.memory import Memory, begin_memory
 from protopinv.train.config import TrainConfig
 
@@ -25,27 +25,35 @@ def memory(mass: float, fitted: float) -> Memory:
 
 
 def test_a_fitted_model_is_hardly_shaken_by_a_few_more_rows() -> None:
-    rate, passes = gentle(memory(10_000, fitted=10_000), 1_000, 0.0)
+    rate, passes = gentle(memory(10_000, fitted=10_000), 1_000)
     assert rate < 0.05
     assert passes == LEAST_PASSES
 
 
 def test_a_model_of_small_calls_learns_faster_than_a_fitted_one_of_as_many_rows() -> None:
-    (slow, few), (fast, many) = (gentle(memory(5_000, fitted), 500, 0.0) for fitted in (5_000, 500))
+    (slow, few), (fast, many) = (gentle(memory(5_000, fitted), 500) for fitted in (5_000, 500))
     assert fast > 3 * slow
     assert many > few
 
 
 @pytest.mark.parametrize("n_new", [1, 100, 10_000_000])
 def test_the_rate_falls_as_rows_add_up_and_has_a_bound(n_new: int) -> None:
-    rates = [gentle(memory(mass, fitted=10), n_new, 0.0)[0] for mass in (10, 1_000, 100_000)]
+    rates = [gentle(memory(mass, fitted=10), n_new)[0] for mass in (10, 1_000, 100_000)]
     assert all(0 < rate <= MOST_RATE for rate in rates)
     assert rates[2] <= rates[1]
 
 
-def test_rows_of_elsewhere_are_seen_twice_as_often() -> None:
-    known = memory(1_000, fitted=10)
-    assert gentle(known, 1_000, 1.0)[1] == pytest.approx(2 * PASSES, abs=1)
+def test_rows_of_elsewhere_are_learned_like_a_new_class() -> None:
+    config = TrainConfig(max_epochs=50)
+    common = {"n_new": 1_000, "n_rows": 1_000, "batch_is_free": True}
+    known = memory(10_000, fitted=10_000)
+    like, elsewhere = (
+        scheduled(config, known, unlike=u, grows=False, **common) for u in (0.0, 1.0)
+    )
+    grown = scheduled(config, known, unlike=1.0, grows=True, **common)
+    assert elsewhere == grown
+    assert like.max_epochs < elsewhere.max_epochs
+    assert like.lr < elsewhere.lr
 
 
 @pytest.mark.parametrize(("free", "batch"), [(True, 256), (False, 4_096)])

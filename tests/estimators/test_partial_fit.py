@@ -142,6 +142,17 @@ def test_known_classes_that_come_one_at_a_time_do_not_drive_out_the_others(five)
     assert model.score(X[500:], y[500:]) > before - 0.03
 
 
+@pytest.mark.parametrize(("shift", "factor"), [(10, 1), (-3, 5)])
+def test_rows_from_elsewhere_are_learned_beside_those_before(five, shift, factor) -> None:
+    X, y = five
+    moved = factor * X + shift * X.std(0)
+    model = quick(max_epochs="auto").fit(X[:500], y[:500])
+    before = model.score(X[500:], y[500:])
+    model.partial_fit(moved[:500], y[:500])
+    assert model.score(moved[500:], y[500:]) > 0.8
+    assert model.score(X[500:], y[500:]) > before - 0.1
+
+
 def test_a_file_without_memory_predicts_and_says_why_it_cannot_go_on(
     five, fitted, tmp_path
 ) -> None:

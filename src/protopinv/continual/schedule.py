@@ -6,11 +6,12 @@ from dataclasses import replace
 from protopinv.memory import Memory
 from protopinv.train.config import TrainConfig
 
-# With a new class: shares of the epochs and of the rate of a fit of as many rows.
+# With a new class, or rows unlike all others: shares of the epochs and of the rate of a fit of as
+# many rows.
 EPOCHS, RATE = 0.4, 0.3
-# Without one: passes over the rows by the share of all rows so far that came after the fit, twice
-# as many for rows unlike the others, and the least of them; the rate by that share and the share of
-# those that are new, and the most it can be.
+# With rows like those before: passes over them by the share of all rows so far that came after the
+# fit, and the least of them; the rate by that share and the share of those that are new, and the
+# most it can be.
 PASSES, LEAST_PASSES, FRESH_RATE, MOST_RATE = 8, 2, 3.0, 1.0
 # Few rows are learned in so many batches, of so many rows at least: a step of all of them at once
 # would be one of too few.
@@ -28,10 +29,12 @@ def scheduled(
     batch_is_free: bool,
 ) -> TrainConfig:
     """For ``n_new`` new rows among ``n_rows``, from what a fit of as many would have."""
-    rate, epochs = RATE, math.ceil(EPOCHS * config.max_epochs)
+    rate, epochs = RATE, EPOCHS * config.max_epochs
     if not grows:
-        rate, passes = gentle(memory, n_new, unlike)
-        epochs = min(passes, config.max_epochs)
+        gently, passes = gentle(memory, n_new)
+        rate = max(RATE * unlike, gently)
+        epochs = (1 - unlike) * min(passes, config.max_epochs) + unlike * epochs
+    epochs = math.ceil(epochs)
     if batch_is_free:
         small = max(LEAST_BATCH, math.ceil(n_rows / LEAST_BATCHES))
         config = replace(config, batch_size=min(small, config.batch_size or small))
@@ -43,8 +46,8 @@ def scheduled(
     )
 
 
-def gentle(memory: Memory, n_new: int, unlike: float) -> tuple[float, int]:
-    """The share of the rate of a fit, and the passes, where all classes are known.
+def gentle(memory: Memory, n_new: int) -> tuple[float, float]:
+    """The share of the rate of a fit, and the passes, for rows like those before.
 
     A network that was fitted is as good as its rows allow, and a large step would only shake it.
     One that has learned from small calls is behind a fit of all their rows, and has to catch up.
@@ -52,4 +55,4 @@ def gentle(memory: Memory, n_new: int, unlike: float) -> tuple[float, int]:
     total = n_new + float(memory.parts.mass.sum())
     fresh = (total - memory.fitted) / total
     rate = min(MOST_RATE, FRESH_RATE * fresh * n_new / total)
-    return rate, max(LEAST_PASSES, math.ceil(PASSES * fresh * (1 + unlike)))
+    return rate, max(LEAST_PASSES, PASSES * fresh)
