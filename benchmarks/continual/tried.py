@@ -115,7 +115,7 @@ class FromPrototypes(PartialFit):
         """With rows near prototypes in place of drawn ones."""
         known = getattr(self.model, "classes_", y)
         self._labels = np.union1d(known, y)
-        with patch.object(Memory, "drawn", lambda _, n, generator: self._near(n, generator)):
+        with patch.object(Memory, "drawn", lambda _, n, generator, *__: self._near(n, generator)):
             super().learn(X, y)
 
     def _near(self, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
