@@ -92,7 +92,8 @@ def with_outputs(bank: Bank, places: Int[Tensor, " k"], n_outputs: int) -> Bank:
 def widened(bank: Bank, places: Int[Tensor, " d"], n_features: int) -> Bank:
     """Feature i is feature ``places[i]`` of ``n_features``; in the others prototypes are zero.
 
-    So is the solved weight of such a feature, and rows are answered as before.
+    So is the solved weight of such a feature, and rows are answered as before. (Nearly as before
+    with ``normalize_inputs``, whose unit is a mean over features.)
     """
     inputs = bank.inputs.new_zeros(*bank.inputs.shape[:2], n_features)
     inputs[:, :, places] = bank.inputs

@@ -45,8 +45,8 @@ from protopinv.train.settle import is_auto, settle
 from protopinv.train.source import Source
 from protopinv.train.threads import threads_for
 
-# What an update with a new class takes of the epochs of a fit of as many rows, and of its rate.
-# Where all classes are known it is less: epochs by the share of all rows so far that are new, down
+# What an update with a new class or input takes of the epochs of a fit of as many rows, and of its
+# rate. Where all are known it is less: epochs by the share of all rows so far that are new, down
 # to the last of these numbers, and the rate by the square root of that share.
 EPOCHS, RATE, LEAST_EPOCHS = 0.4, 0.3, 0.07
 # Few rows are learned in so many batches, of so many rows at least: a step of all of them at once
@@ -118,6 +118,7 @@ class Continuing(ProtoPINV):
         source = self._source(checked, objective)
         known = state.memory.masses(objective.n_groups)
         grows = bool((known[torch.from_numpy(source.groups()).unique()] == 0).any())
+        # an input that starts at zero has as much to learn as a class
         grows = grows or inputs.features is not self.features_
         mass = float(state.memory.parts.mass.sum())
         config = self._update_config(source, device, state.bank, mass, grows=grows)

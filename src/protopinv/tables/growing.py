@@ -83,20 +83,37 @@ def with_averages(
 
     And the rows of the codes, none of which has seen its own target.
     """
-    mass, nothing = np.ones(len(codes)) if weight is None else weight, np.zeros(len(codes))
-    columns, rows, start = list(table.columns), table.features(codes), 0
-    for number, (old, new) in enumerate(zip(known.columns, table.columns, strict=True)):
-        stop = start + len(new.names)
-        if isinstance(new, Category) and new is not old and new.names == old.names:
-            first = len(old.vectors) - 2
-            of = codes[:, number] >= first
-            numbers = np.stack([targets.get(name, nothing) for name in new.targets], axis=1)
-            statistics = Statistics.empty(len(new.values), len(new.names), prior=new.vectors[-2])
-            places = codes[of, number].astype(np.int64)
-            statistics.add(places, numbers[of], mass[of], fold[of])
-            rows[of, start:stop] = statistics.apart(places, fold[of])
-            vectors = new.vectors.copy()
-            vectors[first:-2] = statistics.averages()[first:]
-            columns[number] = replace(new, vectors=vectors)
-        start = stop
+    mass = np.ones(len(codes)) if weight is None else weight
+    columns, parts = [], []
+    for old, new, code in zip(known.columns, table.columns, codes.T, strict=True):
+        column, part = new, new.features(code)
+        gained = new is not old and new.names == old.names
+        if gained and isinstance(old, Category) and isinstance(new, Category):
+            column, part = _averaged(new, old.n_values, code, targets, mass, fold)
+        columns.append(column)
+        parts.append(part)
+    rows = np.concatenate(parts, axis=1, dtype=np.float64)
     return replace(table, columns=tuple(columns)), rows
+
+
+def _averaged(
+    column: Category,
+    n_known: int,
+    code: Numbers,
+    targets: Mapping[str, Numbers],
+    mass: Numbers,
+    fold: NDArray[np.int64],
+) -> tuple[Category, Numbers]:
+    """Averages of values after the first ``n_known``, and what rows see of them in training.
+
+    Averages of few rows lean towards the vector of any other value. A target that is gone is zero.
+    """
+    of = code >= n_known
+    places = code[of].astype(np.int64)
+    each = [targets.get(name, np.zeros(len(code))) for name in column.targets]
+    statistics = Statistics.empty(column.n_values, len(each), prior=column.vectors[-2])
+    statistics.add(places, np.stack(each, axis=1)[of], mass[of], fold[of])
+    vectors, rows = column.vectors.copy(), column.features(code)
+    vectors[n_known:-2] = statistics.averages()[n_known:]
+    rows[of] = statistics.apart(places, fold[of])
+    return replace(column, vectors=vectors), rows
