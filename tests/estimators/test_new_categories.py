@@ -114,6 +114,20 @@ def test_a_new_value_among_many_has_the_average_of_its_targets(task: str) -> Non
     assert model.score(X, answered(y, task)) > 0.9
 
 
+def test_labels_may_be_whole_numbers_of_another_type() -> None:
+    X, y = shops(1_500, 0, cities=40)
+    more, more_y = shops(300, 1, cities=42)
+    averages = []
+    for kind in (int, float):
+        model = estimator("classes", max_epochs=2).fit(X, (y > 1).astype(int))
+        # a class more makes all of them floats
+        model.partial_fit(more, np.where(more_y > 4, 2, more_y > 1).astype(kind))
+        averages.append(model.table_.columns[-1].vectors)
+    np.testing.assert_array_equal(*averages)
+    model.partial_fit(X, (y > 1).astype(int))
+    assert model.classes_.tolist() == [0.0, 1.0, 2.0]
+
+
 def test_several_calls_bring_several_categories_and_a_class(tmp_path: Path) -> None:
     X, y = shops(400, 0, cities=4)
     model = estimator("classes").fit(X, answered(y, "classes"))

@@ -209,7 +209,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
                 f"An earlier call listed all classes: {few(self.classes_.tolist())}. y holds "
                 f"{few(new.tolist())}. List these in classes to have them learned."
             )
-        return np.union1d(self.classes_, new)
+        return np.union1d(self.classes_, new) if len(new) else self.classes_
 
     def _declared_with(self, checked: Checked, classes: Any) -> NDArray[Any]:
         listed = np.asarray(classes).ravel()

@@ -31,6 +31,7 @@ from protopinv.tables import (
     understood,
     with_averages,
 )
+from protopinv.tables.values import shown
 
 
 def checked_frame(
@@ -102,17 +103,25 @@ def encoded(checked: Checked, objective: Objective, *, is_known: bool) -> Checke
 
 
 def encoded_more(checked: Checked, objective: Objective, known: Table) -> Checked:
-    """The same for a table that has grown from a ``known`` one, with averages of new values."""
-    table = known if checked.table is None else checked.table
-    numbers = np.asarray(objective.encode(checked.y))
-    names = [f"target {number}" for number in range(1, objective.n_outputs + 1)]
-    if isinstance(objective, Classes):
-        numbers = np.eye(objective.n_outputs)[numbers]
-        names = list(map(str, objective.labels.tolist()))
-    targets = dict(zip(names, numbers.reshape(len(numbers), -1).T, strict=True))
-    fold = _folds(len(checked.X))
-    table, rows = with_averages(known, table, checked.X, targets, checked.weight, fold)
+    """The same for a table that may have grown from a ``known`` one: averages of new values."""
+    if checked.table is None or checked.table is known:
+        return encoded(checked, objective, is_known=True)
+    targets, fold = _by_name(objective, checked.y), _folds(len(checked.X))
+    table, rows = with_averages(known, checked.table, checked.X, targets, checked.weight, fold)
     return replace(checked, X=rows, table=table)
+
+
+def _by_name(objective: Objective, y: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
+    """Numbers to average, of all classes, by what they may be called in a table."""
+    found = np.asarray(objective.encode(y))
+    if not isinstance(objective, Classes):
+        columns = found.reshape(len(found), -1).T.astype(np.float64)
+        return dict(zip(averaged_names(objective), columns, strict=True))
+    labels = objective.labels.tolist()
+    columns = np.eye(len(labels))[found].T
+    # labels that are whole may have been integers when the table was made
+    whole = map(shown, labels) if objective.labels.dtype.kind == "f" else map(str, labels)
+    return dict(zip([*map(str, labels), *whole], [*columns, *columns], strict=True))
 
 
 def _folds(n: int) -> NDArray[np.int64]:
