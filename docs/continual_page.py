@@ -16,7 +16,8 @@ Record = Mapping[str, Any]
 START = """\
 # Learning that continues
 
-A fitted model can learn more rows, and classes it has never seen, without those it was fitted on:
+A fitted model can learn more rows, and classes and categories it has never seen, without the rows
+it was fitted on:
 
 ```python
 import numpy as np
@@ -91,7 +92,46 @@ tell drawn rows from real ones by them. Scaling and projection are those of the 
 an affine map, so rows on another scale or in another place are learned all the same. What bends the
 tails of columns (`squash`, `clip`) was made for the first rows too: where all columns move by a
 hundred deviations, rows can hardly be told apart any more, and a new fit is due.
-A category that a table has never seen is one of its unknown ones.
+
+## New categories
+
+A category of a [table](tables.md) may bring values it has never seen. One that at least three rows
+of a call have is learned, as it would be in a fit:
+
+```python
+import pandas as pd
+from protopinv import ProtoPINVRegressor
+
+shops = pd.DataFrame({"kind": ["book", "food"] * 150, "size": np.arange(300) % 7})
+prices = 10.0 * (shops["kind"] == "food") + shops["size"]
+seller = ProtoPINVRegressor(effort="quick", random_state=0).fit(shops, prices)
+flowers = pd.DataFrame({"kind": "flower", "size": np.arange(20) % 7})
+seller.partial_fit(flowers, 30.0 + flowers["size"])
+print(seller.table_)
+print(f"{seller.predict(flowers[:1])[0]:.0f}")
+```
+
+```text
+kind  category, 3 values (book, food, flower), a column each
+size  number, mostly 0 to 6
+30
+```
+
+Where values have *a column each*, the new one has a column too, up to 30 of them in all, and the
+network has one more input. All earlier rows are zero there, and so is every prototype. So the wider
+network, before it is trained, answers rows without the new value as it did, up to rounding (nearly
+so with `normalize_inputs`). The new input is not shifted, and its scale is the median of those that
+the other columns of its category have. A value that was too rare for a column of its own gets one
+once it comes often enough. Training takes the epochs and the rate of a call with a new class,
+because weights that start at zero have much to learn.
+
+Where values have *an average of the target*, the new one has the average over its rows in this
+call, leaning towards the vector that values never seen have; no row sees its own target, as in a
+fit. The network stays as wide as it was. Averages of known values stay what they were.
+
+Values with fewer rows stay unknown, and so do those of a column that the fit has left out. A source
+larger than memory is learned 50,000 rows at a time, and rows are counted within these. New columns
+may take a memory beyond its limit: there is always room for a Gaussian of every class.
 
 ## Larger and smaller banks
 

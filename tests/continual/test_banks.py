@@ -1,12 +1,14 @@
 """Banks that grow and shrink: what is measured of a prototype is what it is worth."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Generator
 
 from protopinv.bank import Bank, population, start_bank
 from protopinv.continual import answers, grown, hidden_of, importances, left_with, with_outputs
-from protopinv.continual.banks import without_output
+from protopinv.continual.banks import widened, without_output
 from protopinv.network import Architecture
 
 ARCHITECTURE = Architecture("tanh")
@@ -72,3 +74,15 @@ def test_outputs_move_to_their_places_and_back() -> None:
     torch.testing.assert_close(after[:, [0, 2, 3]], before)
     assert after[:, 1].mean() < before.mean()
     assert torch.equal(without_output(wider, 1).outputs, bank.outputs)
+
+
+@pytest.mark.parametrize("learned", [False, True], ids=["plain", "learned scale"])
+def test_a_wider_bank_answers_as_before_whatever_the_new_features_are(learned: bool) -> None:
+    bank, places = banks(), torch.tensor([0, 2, 3, 5])
+    bank = replace(bank, scale=torch.linspace(0.5, 2, 8).view(2, 4).double() if learned else None)
+    rows = torch.randn(200, 6, generator=Generator().manual_seed(6), dtype=torch.float64)
+    rows[:, places] = ROWS
+    wider = widened(bank, places, 6)
+    torch.testing.assert_close(
+        answers(wider, ARCHITECTURE, rows), answers(bank, ARCHITECTURE, ROWS)
+    )

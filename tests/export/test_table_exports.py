@@ -70,7 +70,22 @@ def regressor() -> ProtoPINVRegressor:
     return ProtoPINVRegressor(effort="quick", max_epochs=8, random_state=0).fit(X, y)
 
 
-@pytest.fixture(params=["classifier", "regressor"])
+@pytest.fixture(scope="module")
+def gone_on() -> ProtoPINVClassifier:
+    """With a label and streets that came after the fit."""
+    X = people()
+    y = np.where((X["label"] == "Rome") | (X["age"] > 60), "yes", HOSTILE)
+    model = ProtoPINVClassifier(effort="quick", max_epochs=8, random_state=0)
+    known = X[HOSTILE] > "street 2"
+    model.fit(X[known], y[known])
+    late = X.assign(label=X["label"].where(np.arange(N) % 3 > 0, "Paris"))[~known]
+    model.partial_fit(late, np.where(late["label"] == "Paris", "yes", HOSTILE))
+    assert "label = Paris" in model.table_.feature_names
+    assert len(model.table_.columns[2].values) == 60 > len(set(X[HOSTILE][known]))
+    return model
+
+
+@pytest.fixture(params=["classifier", "regressor", "gone_on"])
 def model(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)
 

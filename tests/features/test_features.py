@@ -182,3 +182,19 @@ def test_merging_with_a_single_row_is_stable() -> None:
     )
     merged: Moments = one.merge(two)
     assert merged.variance.item() == pytest.approx(16)
+
+
+@pytest.mark.parametrize("projection", PROJECTIONS)
+def test_a_wider_map_leaves_components_as_they_were_and_passes_new_features(
+    rows: tuple[Tensor, Tensor], projection: str
+) -> None:
+    known, places = fitted(rows, "feature", projection), torch.tensor([0, 1, 3, 4, 6, 7])
+    X = rows[0].new_zeros(80, 8).index_copy_(1, places, rows[0])
+    X[:, 2], X[:, 5] = torch.linspace(-1, 1, 80), torch.linspace(0, 3, 80)
+    scale = torch.full((8,), 2.0).double().index_copy_(0, places, known.scale)
+    wider, components = known.widened(places, scale)
+    Z = wider.project(X.clone())
+    assert Z.shape[1] == known.n_components + 2
+    torch.testing.assert_close(Z[:, components], known.project(rows[0].clone()))
+    others = [i for i in range(Z.shape[1]) if i not in components.tolist()]
+    torch.testing.assert_close(Z[:, others], 2 * X[:, [2, 5]])

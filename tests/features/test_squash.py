@@ -154,3 +154,15 @@ def test_a_projection_may_follow():
         n_prototypes=20, scaling="squash", projection="pca", max_epochs=20
     ).fit(X, y)
     assert model.predict_proba(X).shape == (300, 2)
+
+
+@pytest.mark.parametrize("fit", [fit_squash, fit_clip])
+def test_columns_that_come_later_are_left_alone(fit):
+    X = columns()
+    front, places = fit(X), torch.tensor([0, 2, 3, 4])
+    more = X.new_full((len(X), 5), 100.0).index_copy_(1, places, X)
+    wider = front.widened(places, 5)
+    assert type(wider) is type(front)
+    assert wider.fault() is None
+    torch.testing.assert_close(wider.features(more)[:, places], front.features(X))
+    assert (wider.features(more)[:, 1] == 100).all()

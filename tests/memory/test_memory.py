@@ -1,5 +1,7 @@
 """The memory of rows: its sums are exact, and rows drawn from it are like those that are gone."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Generator, Tensor
@@ -232,3 +234,28 @@ def test_what_a_fit_has_seen_is_forgotten_with_the_rest() -> None:
     assert more.weakened(0.25).fitted == pytest.approx(memory.fitted / 4)
     left = more.without(0).without(0)
     assert left.fitted <= float(left.parts.mass.sum()) + 1e-9
+
+
+@pytest.mark.parametrize("limit", [5_000, 80], ids=["all directions", "with a tail"])
+def test_a_wider_memory_is_that_of_rows_with_zeros(limit: int) -> None:
+    Z, groups, weight = rows()
+    memory, places = begun(Z, groups, weight, limit), torch.tensor([0, 1, 3, 4, 6, 7])
+    wider = memory.widened(places, 8)
+    assert (memory.basis is None) == (limit == 5_000)
+    assert wider.fault(8, GROUPS) is None
+    old, found = (each.drawn(300, Generator().manual_seed(2))[0] for each in (memory, wider))
+    assert old.shape == (300, 6)
+    assert float(found[:, [2, 5]].abs().max()) < 1e-6
+    if wider.basis is not None:
+        whole = Z.new_zeros(N, 8).index_copy_(1, places, Z)
+        whole[:, [2, 5]] = torch.randn(N, 2, generator=Generator().manual_seed(0)).double()
+        kept = replace(wider, is_cut=True).cut(whole)
+        torch.testing.assert_close(kept[:, [2, 5]], whole[:, [2, 5]])
+        torch.testing.assert_close(kept[:, places], replace(memory, is_cut=True).cut(Z))
+    for group in range(GROUPS):
+        mass, mean, scatter = moments(wider, group)
+        along = places if wider.basis is None else torch.arange(memory.n_directions)
+        for known, now in zip(
+            moments(memory, group), (mass, mean[along], scatter[along][:, along]), strict=True
+        ):
+            torch.testing.assert_close(now, known)

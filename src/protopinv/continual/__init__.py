@@ -6,6 +6,7 @@ from protopinv.continual.banks import (
     hidden_of,
     importances,
     left_with,
+    widened,
     with_outputs,
 )
 from protopinv.continual.learning import (
@@ -30,5 +31,6 @@ __all__ = [
     "left_with",
     "shrunk",
     "update",
+    "widened",
     "with_outputs",
 ]

@@ -1,4 +1,4 @@
-"""Banks that grow, shrink and gain outputs, and what their networks answer to projected rows."""
+"""Banks that grow, shrink, gain inputs and outputs, and what they answer to projected rows."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -87,6 +87,21 @@ def with_outputs(bank: Bank, places: Int[Tensor, " k"], n_outputs: int) -> Bank:
     outputs = bank.outputs.new_full((*bank.outputs.shape[:2], n_outputs), low)
     outputs[:, :, places] = bank.outputs
     return replace(bank, outputs=outputs)
+
+
+def widened(bank: Bank, places: Int[Tensor, " d"], n_features: int) -> Bank:
+    """Feature i is feature ``places[i]`` of ``n_features``; in the others prototypes are zero.
+
+    So is the solved weight of such a feature, and rows are answered as before. (Nearly as before
+    with ``normalize_inputs``, whose unit is a mean over features.)
+    """
+    inputs = bank.inputs.new_zeros(*bank.inputs.shape[:2], n_features)
+    inputs[:, :, places] = bank.inputs
+    if bank.scale is None:
+        return replace(bank, inputs=inputs)
+    scale = bank.scale.new_ones(len(bank.scale), n_features)
+    scale[:, places] = bank.scale
+    return replace(bank, inputs=inputs, scale=scale)
 
 
 def without_output(bank: Bank, output: int) -> Bank:

@@ -53,6 +53,7 @@ class Settings:
 
     ``factors`` say what rows of each group count beside their weight. ``most_prototypes`` limits
     growth. ``config`` is that of a fit of as many rows; ``batch_is_free`` leaves its batches open.
+    With ``is_wider`` the network has an input that old rows did not have.
     """
 
     config: TrainConfig
@@ -60,6 +61,7 @@ class Settings:
     seed: int
     clock: Callable[[], float]
     batch_is_free: bool = False
+    is_wider: bool = False
     factors: Float[Tensor, " g"] | None = None
     most_prototypes: int | None = None
     observer: Observer | None = None
@@ -85,8 +87,11 @@ def update(state: State, new: New, settings: Settings) -> Updated:
         memory, state = opened(memory, new), state.with_bank(state.bank)
     cut = replace(new, Z=memory.cut(new.Z))
     state = reviewed(state, cut, architecture_of(settings.config))
-    # new rows that are like old ones keep alive what these have taught
-    unlike = memory.unlike(new.Z, groups.to(new.Z.device), n_groups)
+    # new rows that are like old ones keep alive what these have taught; but with an input that
+    # starts at zero there is as much to learn as with a class
+    unlike = torch.ones_like(masses)
+    if not settings.is_wider:
+        unlike = memory.unlike(new.Z, groups.to(new.Z.device), n_groups)
     share = float(unlike @ masses / masses.sum())
     rows = _together(state.bank, memory, cut, unlike, objective, settings, generator, grows=grows)
     bank = state.to_train

@@ -29,7 +29,7 @@ from protopinv.estimators.fitting import Saving
 from protopinv.estimators.frames import averaged, averaged_names
 from protopinv.estimators.parameters import as_estimator, documented
 from protopinv.estimators.streams import as_source, is_small, with_class_weight
-from protopinv.estimators.table_stream import scaled, with_table
+from protopinv.estimators.table_stream import unscaled, with_table
 from protopinv.objective import Classes, Labels
 from protopinv.shards import ArrowRows, RowSource
 from protopinv.train.config import AUTO
@@ -209,7 +209,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
                 f"An earlier call listed all classes: {few(self.classes_.tolist())}. y holds "
                 f"{few(new.tolist())}. List these in classes to have them learned."
             )
-        return np.union1d(self.classes_, new)
+        return np.union1d(self.classes_, new) if len(new) else self.classes_
 
     def _declared_with(self, checked: Checked, classes: Any) -> NDArray[Any]:
         listed = np.asarray(classes).ravel()
@@ -276,7 +276,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
     def _with_table(self, source: ArrowRows) -> RowSource:
         """Rows of files with text or dates as the network takes them."""
         if not source.is_column:
-            return with_table(source, self.columns, LabelColumns(), scaled)
+            return with_table(source, self.columns, LabelColumns(), unscaled)
 
         def classes(counts: LabelCounts) -> tuple[Any, list[str]]:
             objective = classes_of(counts.labels())

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
 from protopinv.bank import Bank
@@ -23,21 +23,17 @@ from protopinv.continual import (
 )
 from protopinv.errors import ConfigError, DataError, ModelFileError
 from protopinv.estimators.checks import memory_named, resolve_device
-from protopinv.estimators.door import (
-    Checked,
-    checked_weight,
-    data_errors,
-    flat_images,
-    target_columns,
-    with_weight,
-)
+from protopinv.estimators.door import Checked, flat_images
 from protopinv.estimators.fitting import ProtoPINV, going_on
-from protopinv.estimators.frames import rows_of
+from protopinv.estimators.frames import checked_frame, encoded_more
 from protopinv.estimators.parameters import as_estimator
+from protopinv.estimators.streams import joined, pieces_as_they_are
+from protopinv.estimators.widening import Inputs, with_table
 from protopinv.features import FeatureMap
 from protopinv.memory import Memory, usual_limit
 from protopinv.objective import Objective
 from protopinv.shards import RowSource
+from protopinv.tables import is_frame
 from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import Observer
@@ -45,7 +41,6 @@ from protopinv.train.model import fold
 from protopinv.train.progress import progress
 from protopinv.train.settle import is_auto, settle
 from protopinv.train.source import Source
-from protopinv.train.survey import pieces_of
 from protopinv.train.threads import threads_for
 
 # Rows of a long source that are learned at a time.
@@ -74,21 +69,12 @@ class Continuing(ProtoPINV):
     """Learns more once it is fitted: ``partial_fit``, and what makes banks larger or smaller."""
 
     def _more(self, X: Any, y: Any, sample_weight: Any) -> Checked:
-        """More rows like those of the fit, as the features of the network are made from."""
+        """More rows like those of the fit; with a table, which may have grown, they are coded."""
         X = flat_images(X)
         if self.table_ is None:
             return self._checked(X, y, sample_weight, reset=False)
-        codes = rows_of(self, self.table_, X)
-        with data_errors():
-            weight = None if sample_weight is None else checked_weight(sample_weight, codes)
-            rows, y = validate_data(
-                Continuing(),
-                self.table_.features(codes),
-                y,
-                multi_output=target_columns(y) > 1,
-                y_numeric=False,
-            )
-        return with_weight(Checked(rows, y, None, {}), weight)
+        X = X if is_frame(X) else np.asarray(X)
+        return checked_frame(self, X, y, sample_weight, known=self.table_, grows=True)
 
     def _memory(self) -> Memory:
         """What is known of the rows so far; raises ModelFileError where that is nothing."""
@@ -110,6 +96,9 @@ class Continuing(ProtoPINV):
     ) -> Self:
         """Learn from rows that were checked; nothing of the model changes before all is done."""
         device = resolve_device(self.device)
+        if self.table_ is not None:
+            checked = encoded_more(checked, state.objective, self.table_)
+        inputs, state = with_table(self._inputs, state, checked.table)
         objective, memory = state.objective, state.memory
         if decay:
             # the world has changed: no more means over calls
@@ -121,14 +110,14 @@ class Continuing(ProtoPINV):
             state = replace(state, memory=replace(state.memory, limit=limit))
         source = self._source(checked, objective)
         config = self._fit_config(source, device, state.bank)
-        front = None if self.front_ is None else self.front_.to(device)
+        front = None if inputs.front is None else inputs.front.to(device)
         shown = progress(enabled=bool(self.verbose), also=observer)
         threads = threads_for(source.shape(device), objective.n_outputs, config, device)
         with shown as watched, memory_named(), threads:
             rows = replace(source, front=front).placed(device)
             dtype = getattr(torch, config.dtype)
             everything = np.arange(len(checked.X))
-            seen = rows.projected(everything, self.features_.to(device), dtype, device)
+            seen = rows.projected(everything, inputs.features.to(device), dtype, device)
             weight = seen.X.new_ones(len(seen)) if seen.weight is None else seen.weight[0]
             settings = Settings(
                 config,
@@ -136,23 +125,26 @@ class Continuing(ProtoPINV):
                 self._seed(),
                 time.perf_counter,
                 batch_is_free=is_auto(self.batch_size),
+                is_wider=inputs.features is not self.features_,
                 factors=factors,
                 most_prototypes=self.max_prototypes,
                 observer=watched,
             )
             done = update(state, New(seen.X, seen.y, weight), settings)
-        self._take_state(done.state, self._sharpness())
+        self._take_state(done.state, self._sharpness(), inputs)
         self.history_, self.n_iter_ = done.history, done.history.n_epochs
         return self
 
-    def _take_state(self, state: State, sharpness: float) -> Self:
+    def _take_state(self, state: State, sharpness: float, inputs: Inputs | None = None) -> Self:
         """These banks and this memory, and the network they make."""
-        features = cut_features(self.features_, state.memory)
+        inputs = self._inputs if inputs is None else inputs
+        features = cut_features(inputs.features, state.memory)
         config = replace(self.config_, n_prototypes=state.bank.n_prototypes)
         self.network_ = fold(state.bank, features, state.objective, config, sharpness)
         self.bank_, self.memory_, self.config_ = state.bank, state.memory, config
         self.last_bank_, self.n_calls_ = state.last, state.n_calls
         self.objective_ = state.objective
+        self.table_, self.front_, self.features_ = inputs.table, inputs.front, inputs.features
         return self
 
     def _fit_config(self, source: Source, device: torch.device, bank: Bank) -> TrainConfig:
@@ -161,6 +153,11 @@ class Continuing(ProtoPINV):
         given = {**going_on(given, bank, self.config_), "early_stopping": False}
         config = settle(given, source.shape(device))
         return replace(config, label_smoothing=self.config_.label_smoothing)
+
+    @property
+    def _inputs(self) -> Inputs:
+        """What lies before the banks."""
+        return Inputs(self.table_, self.front_, self.features_)
 
     def _state(self) -> State:
         """What is known so far."""
@@ -188,7 +185,7 @@ class Continuing(ProtoPINV):
             X, y, weight = source.load()
             return self.partial_fit(X, y, sample_weight=weight, **options)  # type: ignore[no-any-return]
         held: list[Any] = []
-        for _, piece in pieces_of(source, source.blocks):
+        for piece in pieces_as_they_are(source):
             held.append(piece)
             if sum(len(each.X) for each in held) >= SOURCE_ROWS:
                 self._learn_pieces(held, options)
@@ -198,7 +195,7 @@ class Continuing(ProtoPINV):
         return self
 
     def _learn_pieces(self, pieces: Sequence[Any], options: dict[str, Any]) -> None:
-        X = np.concatenate([piece.X for piece in pieces])
+        X = joined([piece.X for piece in pieces])
         y = np.concatenate([np.asarray(piece.y) for piece in pieces])
         weight = None
         if any(piece.weight is not None for piece in pieces):

@@ -26,9 +26,12 @@ from protopinv.tables import (
     Table,
     array_columns,
     frame_columns,
+    grown,
     is_frame,
     understood,
+    with_averages,
 )
+from protopinv.tables.values import shown
 
 
 def checked_frame(
@@ -38,9 +41,13 @@ def checked_frame(
     sample_weight: Any,
     *,
     known: Table | None,
-    wanted: Mapping[str, str] | None,
+    wanted: Mapping[str, str] | None = None,
+    grows: bool = False,
 ) -> Checked:
-    """A frame with its targets, each column coded; ``known`` is a table that is to be kept."""
+    """A frame with its targets, each column coded; ``known`` is a table that is to be kept.
+
+    If it ``grows``, values it has never seen are added to it, and X may be an array.
+    """
     scratch = copy.copy(estimator)
     with data_errors():
         # a table that is kept needs the columns it was made of
@@ -51,11 +58,12 @@ def checked_frame(
             check_consistent_length(X, y)
             present = np.flatnonzero(weight)
             X, y, weight = _safe_indexing(X, present), np.asarray(y)[present], weight[present]
-        columns = frame_columns(X)
+        columns = frame_columns(X) if known is None else _columns(X, known)
         table = understood([columns], list(columns), wanted) if known is None else known
+        table = grown(table, columns) if grows else table
         codes, y = validate_data(
             copy.copy(estimator),
-            table.codes(columns),
+            table.codes(columns, warn=grows),
             y,
             dtype=np.float64,
             ensure_all_finite="allow-nan",
@@ -86,13 +94,39 @@ def encoded(checked: Checked, objective: Objective, *, is_known: bool) -> Checke
         return checked
     if is_known:
         return replace(checked, X=table.features(checked.X))
-    names = averaged_names(objective)
+    names, fold = averaged_names(objective), _folds(len(checked.X))
     gathered = Gathered.empty(table, len(checked.X), len(names))
-    fold = (keys_of(0, "table", np.arange(len(checked.X))) % np.uint64(FOLDS)).astype(np.int64)
     if gathered.found:
         gathered.add(checked.X, averaged(objective, checked.y), checked.weight, fold)
     table = gathered.finished(names)
     return replace(checked, X=gathered.rows(table, checked.X, fold), table=table)
+
+
+def encoded_more(checked: Checked, objective: Objective, known: Table) -> Checked:
+    """The same for a table that may have grown from a ``known`` one: averages of new values."""
+    if checked.table is None or checked.table is known:
+        return encoded(checked, objective, is_known=True)
+    targets, fold = _by_name(objective, checked.y), _folds(len(checked.X))
+    table, rows = with_averages(known, checked.table, checked.X, targets, checked.weight, fold)
+    return replace(checked, X=rows, table=table)
+
+
+def _by_name(objective: Objective, y: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
+    """Numbers to average, of all classes, by what they may be called in a table."""
+    found = np.asarray(objective.encode(y))
+    if not isinstance(objective, Classes):
+        columns = found.reshape(len(found), -1).T.astype(np.float64)
+        return dict(zip(averaged_names(objective), columns, strict=True))
+    labels = objective.labels.tolist()
+    columns = np.eye(len(labels))[found].T
+    # labels that are whole may have been integers when the table was made
+    whole = map(shown, labels) if objective.labels.dtype.kind == "f" else map(str, labels)
+    return dict(zip([*map(str, labels), *whole], [*columns, *columns], strict=True))
+
+
+def _folds(n: int) -> NDArray[np.int64]:
+    """Of the rows of an array."""
+    return (keys_of(0, "table", np.arange(n)) % np.uint64(FOLDS)).astype(np.int64)
 
 
 def averaged(objective: Objective, y: NDArray[Any]) -> NDArray[np.float64]:
@@ -116,13 +150,14 @@ def rows_of(estimator: Any, table: Table, X: Any) -> NDArray[np.float64]:
     """Codes of rows to predict: a frame, or an array whose columns are in the order of training."""
     with data_errors():
         validate_data(estimator, X, reset=False, skip_check_array=True)
-        if is_frame(X):
-            columns = frame_columns(X)
-        else:
-            X = np.asarray(X)
-            columns = array_columns(X, table.names)
+        X = X if is_frame(X) else np.asarray(X)
         _require_rows(X.shape)
-        return table.codes(columns, warn=True)
+        return table.codes(_columns(X, table), warn=True)
+
+
+def _columns(X: Any, table: Table) -> dict[str, Any]:
+    """By their names, which an array has from the table."""
+    return frame_columns(X) if is_frame(X) else array_columns(X, table.names)
 
 
 def _require_rows(shape: tuple[int, ...]) -> None:

@@ -1,7 +1,7 @@
 """Rows that come as files, sparse matrices or maps of files, at the doors of the estimators."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from protopinv.shards import ArrayRows, ArrowRows, Block, Piece, RowSource, Spar
 from protopinv.shards.source import IN_MEMORY_BYTES, Wanted
 from protopinv.train.ranks import expected
 from protopinv.train.summary import LabelCounts
-from protopinv.train.survey import pieces_of
+from protopinv.train.survey import pieces_of, rows_a_piece
 
 
 def as_source(
@@ -47,6 +47,24 @@ def as_source(
 def is_small(source: RowSource) -> bool:
     """Whether the rows are read once and then trained on as arrays are."""
     return expected() == 1 and source.fits_in_memory()
+
+
+def pieces_as_they_are(source: RowSource) -> Iterator[Piece]:
+    """All rows, some at a time; those of a table with text as a frame."""
+    if isinstance(source, ArrowRows) and source.is_framed:
+        for block in source.blocks:
+            yield from source.frames(block, Wanted(rows_a_piece(source)))
+    else:
+        yield from (piece for _, piece in pieces_of(source, source.blocks))
+
+
+def joined(rows: Sequence[Any]) -> Any:
+    """Arrays, or tables of Arrow, as one."""
+    if isinstance(rows[0], np.ndarray):
+        return np.concatenate(rows)
+    import pyarrow as pa
+
+    return pa.concat_tables(rows)
 
 
 def with_class_weight(source: RowSource, class_weight: Any) -> RowSource:

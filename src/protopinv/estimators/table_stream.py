@@ -91,8 +91,14 @@ def with_table(
 def scaled(stats: NumberStats) -> tuple[Targets, list[str]]:
     """Numbers with a mean of 0 and a deviation of 1, whatever their units."""
     deviation = np.sqrt(np.maximum(stats.scatter / max(stats.mass, 1e-300), 1e-300))
+    plain, names = unscaled(stats)
+    return lambda y: (plain(y) - stats.mean) / deviation, names
+
+
+def unscaled(stats: NumberStats) -> tuple[Targets, list[str]]:
+    """Numbers as they are: labels are 0 and 1 in memory, too."""
     names = [f"target {number}" for number in range(1, len(stats.mean) + 1)]
-    return lambda y: (y.reshape(len(y), -1).astype(np.float64) - stats.mean) / deviation, names
+    return lambda y: y.reshape(len(y), -1).astype(np.float64), names
 
 
 def _mass(piece: Piece) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 
@@ -39,6 +39,22 @@ class FeatureMap:
         rows = W[1:] if self.basis is None else self.basis @ W[1:]
         rows = self.scale[:, None] * rows
         return torch.cat([W[:1] - self.mean @ rows, rows])
+
+    def widened(
+        self, places: Int[Tensor, " d"], scale: Float[Tensor, " n"]
+    ) -> tuple["FeatureMap", Int[Tensor, " m"]]:
+        """Feature i is feature ``places[i]`` of n, with these factors; others are as they come.
+
+        These have a mean of zero and, after a projection, a component each. Says too where every
+        component is now: whoever is zero in all new features is zero in all new components.
+        """
+        n = len(scale)
+        mean = scale.new_zeros(n).index_copy_(0, places, self.mean)
+        if self.basis is None:
+            return FeatureMap(mean, scale), places
+        old = scale.new_zeros(n, self.n_components).index_copy_(0, places, self.basis)
+        alone = torch.eye(n).to(old)[:, ~torch.isin(torch.arange(n), places)]
+        return FeatureMap(mean, scale, torch.cat([old, alone], 1)), torch.arange(old.shape[1])
 
     def to(self, device: torch.device | str) -> "FeatureMap":
         """The same map on another device."""

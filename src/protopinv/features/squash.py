@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from protopinv.features.moments import beyond_rounding
@@ -73,6 +73,13 @@ class Bent(ABC):
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file."""
         return {"chosen": self.chosen, "centre": self.centre, "width": self.width}
+
+    def widened(self, places: Int[Tensor, " d"], n: int) -> "Bent":
+        """Column i is column ``places[i]`` of n; others are left alone."""
+        chosen = self.chosen.new_zeros(n).index_copy_(0, places, self.chosen)
+        centre = self.centre.new_zeros(n).index_copy_(0, places, self.centre)
+        width = self.width.new_ones(n).index_copy_(0, places, self.width)
+        return type(self)(chosen, centre, width)
 
     def fault(self) -> str | None:
         """What does not fit together, or None."""

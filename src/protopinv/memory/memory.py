@@ -247,6 +247,29 @@ class Memory:
         )
         return replace(self, parts=parts, tail_mean=mean, tail_scatter=scatter)
 
+    def widened(self, places: Int[Tensor, " m"], n: int) -> "Memory":
+        """Feature i is feature ``places[i]`` of n; in others all rows were zero, which is exact.
+
+        With a basis each of the others is a further direction, so that it is seen whatever is cut.
+        """
+        if self.basis is None or self.tail_mean is None or self.tail_scatter is None:
+            return replace(self, n_features=n, parts=self.parts.widened(places, n))
+        r = self.n_directions
+        old = self.basis.new_zeros(n, r).index_copy_(0, places, self.basis)
+        alone = torch.eye(n).to(old)[:, ~torch.isin(torch.arange(n), places)]
+        mean, scatter = (
+            t.new_zeros(len(t), n).index_copy_(1, places, t)
+            for t in (self.tail_mean, self.tail_scatter)
+        )
+        return replace(
+            self,
+            n_features=n,
+            parts=self.parts.widened(torch.arange(r), r + alone.shape[1]),
+            basis=torch.cat([old, alone], 1),
+            tail_mean=mean,
+            tail_scatter=scatter,
+        )
+
     def drawn(
         self, n: int, generator: Generator, favour: Float[Tensor, " g"] | None = None
     ) -> tuple[Float[Tensor, "n m"], Int[Tensor, " n"]]:

@@ -1,7 +1,7 @@
 """Groups of rows as a few Gaussians each, by sums that add up exactly."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -42,6 +42,15 @@ class Parts:
         """Those of both."""
         pairs = ((getattr(self, item.name), getattr(other, item.name)) for item in fields(self))
         return Parts(*(torch.cat(pair) for pair in pairs))
+
+    def widened(self, places: Int[Tensor, " r"], n: int) -> "Parts":
+        """Direction i is direction ``places[i]`` of n; along others all rows were zero."""
+        mean = self.mean.new_zeros(len(self), n).index_copy_(1, places, self.mean)
+        rows = self.scatter.new_zeros(len(self), n, len(places)).index_copy_(
+            1, places, self.scatter
+        )
+        scatter = self.scatter.new_zeros(len(self), n, n).index_copy_(2, places, rows)
+        return replace(self, mean=mean, scatter=scatter)
 
     def weakened(self, factor: float) -> "Parts":
         """The same as if every row counted ``factor`` times."""

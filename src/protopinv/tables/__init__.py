@@ -4,6 +4,7 @@ It is understood once, with the model, and stored in the model's file; exports d
 """
 
 from protopinv.tables.columns import Category, Column, Date, Number
+from protopinv.tables.growing import grown, with_averages
 from protopinv.tables.statistics import FOLDS
 from protopinv.tables.stored import arrays, described, restored
 from protopinv.tables.table import Gathered, Table, checked_kinds, hint, understood
@@ -25,8 +26,10 @@ __all__ = [
     "checked_kinds",
     "described",
     "frame_columns",
+    "grown",
     "hint",
     "is_frame",
     "restored",
     "understood",
+    "with_averages",
 ]

@@ -29,6 +29,7 @@ from protopinv.tables.parts import (
 from protopinv.tables.values import Numbers, Values, is_gap
 
 UNKNOWN = -1.0
+AVERAGE = ": average of "
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -139,7 +140,7 @@ def _refuse(values: Values, kinds: tuple[str, ...], name: str, wanted: str) -> N
 
 
 def _averaged(name: str, targets: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"{name}: average of {target}" for target in targets)
+    return tuple(f"{name}{AVERAGE}{target}" for target in targets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +169,11 @@ class Category(Made):
     def n_values(self) -> int:
         """Values that targets are averaged for."""
         return len(self.values)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What its vectors are averages of, if they are."""
+        return tuple(name.removeprefix(f"{self.name}{AVERAGE}") for name in self.names)
 
     @cached_property
     def lookup(self) -> dict[str, float]:
