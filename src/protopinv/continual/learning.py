@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
@@ -92,13 +92,15 @@ class Updated:
     history: History
 
 
-def update(state: State, new: New, settings: Settings) -> Updated:
-    """Learn from new rows without losing what was learned from those that are gone."""
+def update(state: State, new: New, known: Bool[Tensor, " g"], settings: Settings) -> Updated:
+    """Learn from new rows without losing what was learned from those that are gone.
+
+    Groups that are ``known`` have had rows before; for the others the banks grow.
+    """
     objective, n_groups = state.objective, state.objective.n_groups
     generator = Generator().manual_seed(settings.seed)
     groups = objective.groups(new.targets.cpu())
     memory, bank = state.memory, state.bank
-    known = memory.masses(n_groups) > 0
     unknown = torch.tensor([g for g in groups.unique().tolist() if not known[g]], dtype=torch.long)
     if len(unknown):
         memory = opened(memory, new)

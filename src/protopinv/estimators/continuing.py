@@ -127,8 +127,8 @@ class Continuing(ProtoPINV):
             limit = max(memory.limit, usual_limit(n, memory.n_features))
             state = replace(state, memory=replace(state.memory, limit=limit))
         source = self._source(checked, objective)
-        known = state.memory.masses(objective.n_groups)
-        grows = bool((known[torch.from_numpy(source.groups()).unique()] == 0).any())
+        known = memory.masses(objective.n_groups) > 0  # what is forgotten only now is not new
+        grows = not bool(known[torch.from_numpy(source.groups()).unique()].all())
         mass = float(state.memory.parts.mass.sum())
         config = self._update_config(source, device, state.bank, mass, grows=grows)
         front = None if self.front_ is None else self.front_.to(device)
@@ -149,7 +149,7 @@ class Continuing(ProtoPINV):
                 most_prototypes=self.max_prototypes,
                 observer=watched,
             )
-            done = update(state, New(seen.X, seen.y, weight), settings)
+            done = update(state, New(seen.X, seen.y, weight), known, settings)
         learned = replace(state, bank=done.bank, memory=done.memory)
         self._take_state(learned, self._sharpness())
         self.history_, self.n_iter_ = done.history, done.history.n_epochs
