@@ -107,17 +107,23 @@ def _dicts(X: NDArray[Any]) -> list[dict[int, float]]:
 
 
 def peer(name: str, seed: int, stream: Stream) -> OneByOne:
-    """One of PEERS with the defaults of river."""
-    kind = "Regressor" if stream.are_numbers else "Classifier"
-    if name == "tree":
-        return OneByOne(getattr(river("tree"), f"HoeffdingAdaptiveTree{kind}")(seed=seed))
-    if name == "forest":
-        return OneByOne(getattr(river("forest"), f"ARF{kind}")(seed=seed))
-    linear = river("linear_model")
-    model = linear.LinearRegression() if stream.are_numbers else linear.LogisticRegression()
-    if not stream.are_numbers and len(np.unique(stream.batches[0].y)) > 2:
-        model = river("multiclass").OneVsRestClassifier(model)
-    return OneByOne(river("preprocessing").StandardScaler() | model)
+    """One of PEERS with the defaults of river, and rows scaled where its own examples do so."""
+    scaled = river("preprocessing").StandardScaler
+    if name == "linear":
+        return OneByOne(scaled() | _linear(stream))
+    package, model = {"tree": ("tree", "HoeffdingAdaptiveTree"), "forest": ("forest", "ARF")}[name]
+    if stream.are_numbers:
+        return OneByOne(scaled() | getattr(river(package), f"{model}Regressor")(seed=seed))
+    return OneByOne(getattr(river(package), f"{model}Classifier")(seed=seed))
+
+
+def _linear(stream: Stream) -> Any:
+    kinds = river("linear_model")
+    if stream.are_numbers:
+        return kinds.LinearRegression()
+    several = len(np.unique(stream.batches[0].y)) > 2
+    one = kinds.LogisticRegression()
+    return river("multiclass").OneVsRestClassifier(one) if several else one
 
 
 PEERS = ("tree", "forest", "linear")
