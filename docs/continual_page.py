@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from results_page import recipe
-from river_page import choosing, river_panels, river_text
+from river_page import choosing, river_panels, river_text, river_verdict
 
 from benchmarks.continual.river_text import river_table
 from benchmarks.continual.study import RIVER
@@ -145,6 +145,7 @@ def continual_page(newest: Mapping[str, Record]) -> tuple[str, dict[str, bytes]]
         level = "###" if part == RIVER else "##"
         lines += [f"{level} {title}", "", *_text(part, record).splitlines(), ""]
         lines += [*(river_table if part == RIVER else TABLES[part])(record), ""]
+        lines += [*river_verdict(record), ""] if part == RIVER else []
         panels = _panels(part, record)
         if panels:
             name = f"continual-{part}.svg"

@@ -44,16 +44,25 @@ def of_seeds(record: Record, kind: str, name: str) -> list[Mapping[str, Any]]:
     return [record["cells"][f"{kind}/{name}/{seed}"] for seed in range(record["plan"]["seeds"])]
 
 
+def scores_of(record: Record, kind: str, name: str, score: str | None = None) -> list[float]:
+    """What a cell is scored by, or another of its scores, for every seed."""
+    key = score or ("error" if is_error(record, kind) else "accuracy")
+    return [cell[key] for cell in of_seeds(record, kind, name)]
+
+
+def ahead_of(record: Record, kind: str, score: str | None = None) -> list[str]:
+    """Decays whose mean score is worse than that of river's forest."""
+    sign = -1 if is_error(record, kind) else 1
+    forest = sign * np.mean(scores_of(record, kind, "forest", score))
+    return [n for n in LEARNING if sign * np.mean(scores_of(record, kind, n)) < forest]
+
+
 def river_table(record: Record) -> list[str]:
     """Scores over whole streams; those of river's learners also row by row."""
 
     def row(name: str, score: str | None = None) -> list[str]:
-        told = []
-        for kind in kinds_of(record):
-            key = score or ("error" if is_error(record, kind) else "accuracy")
-            values = [cell[key] for cell in of_seeds(record, kind, name)]
-            told.append(_told(record, kind, values))
-        return told
+        kinds = kinds_of(record)
+        return [_told(record, kind, scores_of(record, kind, name, score)) for kind in kinds]
 
     rows = [[WHO[name], *row(name)] for name in (*DECAYS, *PEERS)]
     rows += [[f"{WHO[name]}, row by row", *row(name, "row by row")] for name in PEERS]

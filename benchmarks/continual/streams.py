@@ -39,7 +39,7 @@ def river(part: str) -> Any:
 
 
 def _agrawal(seed: int) -> Stream:
-    """Loans by rules of age and salary; within about a hundred rows it is another rule."""
+    """Loans by age alone; within about a hundred rows it is by age, salary and loan."""
     kind = river("datasets.synth").Agrawal
     return _changing(kind(0, seed=seed), kind(4, seed=100 + seed), ABRUPT, seed)
 
@@ -59,7 +59,7 @@ def _changing(first: Any, second: Any, width: int, seed: int) -> Stream:
 
 
 def _approval(seed: int) -> Stream:
-    """Five polls of a president in 1,001 days, and the mean that a newspaper made of them."""
+    """Five polls of a president in 1,001 days, and what FiveThirtyEight's model made of them."""
     rows = islice(river("datasets").TrumpApproval(), LATER * seed, LATER * seed + 950)
     return Stream(_batches(rows, 50), are_numbers=True)
 

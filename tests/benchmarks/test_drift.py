@@ -10,11 +10,21 @@ from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.continual.decays import RECENT, best, chosen_always, chosen_first
 from benchmarks.continual.drift import DECAYS, _followed
-from benchmarks.continual.river_text import river_tables
+from benchmarks.continual.river_text import (
+    LEARNING,
+    ahead_of,
+    is_error,
+    river_tables,
+    scores_of,
+    tracks_of,
+)
 from benchmarks.continual.streams import PEERS, STREAMS, OneByOne, Stream, peer
 from benchmarks.continual.study import RIVER, ContinualPlan
+from protopinv.bench.record import newest_records
 from protopinv.bench.tasks import Rows
 from protopinv.errors import MissingExtraError
+
+RECORDS = Path(__file__).parents[2] / "benchmarks" / "records"
 
 
 class Parrot:
@@ -117,6 +127,34 @@ def test_the_page_tells_of_streams_and_of_the_choice(record: dict[str, Any]) -> 
     assert set(figures) == {f"continual-{RIVER}.svg"}
     assert "river 7.8.9" in text
     assert text.index("### Streams of river") < text.index("### How to choose a decay")
+
+
+def test_what_the_page_says_of_choices_is_measured() -> None:
+    """Its prose speaks of the newest record."""
+    record = newest_records(RECORDS)[f"continual-{RIVER}-cpu"]
+    for kind in STREAMS:
+        low = is_error(record, kind)
+        first, always, hindsight = [], [], []
+        for tracks in tracks_of(record, kind):
+            n, end = len(tracks["decay 0"]) // 3, len(tracks["decay 0"])
+            first.append(chosen_first(tracks, n, lower=low))
+            always.append(chosen_always(tracks, n, lower=low))
+            hindsight.append(np.mean(tracks[best(tracks, n, end, lower=low)][n:]))
+        assert abs(np.mean(always) - np.mean(hindsight)) < (0.05 if low else 0.02)
+        if kind in ("Agrawal, abrupt", "SEA, gradual"):
+            assert np.mean(first) < np.mean(always)
+        means = {name: np.mean(scores_of(record, kind, name)) for name in LEARNING}
+        top = (min if low else max)(means.values())
+        assert abs(means["decay 0.6"] - top) < (0.05 if low else 0.01)
+
+
+def test_where_the_forest_is_ahead_is_told_by_means(record: dict[str, Any]) -> None:
+    for kind in STREAMS:
+        sign = -1 if kind == "TrumpApproval" else 1
+        forest = np.mean(scores_of(record, kind, "forest"))
+        for name in LEARNING:
+            worse = sign * (np.mean(scores_of(record, kind, name)) - forest) < 0
+            assert (name in ahead_of(record, kind)) == worse
 
 
 def joined(batches: list[Rows]) -> tuple[np.ndarray, np.ndarray]:
