@@ -180,7 +180,10 @@ def more(
 @app.command()
 def continual(
     parts: Annotated[
-        str, typer.Option(help="classes, rows, domains, drift, tried, some with commas, or 'all'.")
+        str,
+        typer.Option(
+            help="classes, rows, domains, drift, drift-river, tried; some with commas, or 'all'."
+        ),
     ] = "all",
     datasets: Datasets = "mnist,fashion-mnist",
     seeds: Seeds = 5,

@@ -5,7 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from results_page import recipe
+from river_page import choosing, river_panels, river_text, river_verdict
 
+from benchmarks.continual.river_text import river_table
+from benchmarks.continual.study import RIVER
 from benchmarks.continual.text import TABLES, WHO, cells, names
 from benchmarks.continual.worlds import CHANGES, DEGREES
 from protopinv.bench.tasks import DATASETS
@@ -183,6 +186,7 @@ TITLES = {
     "rows": "More rows",
     "domains": "Another domain",
     "drift": "A world that changes",
+    RIVER: "Streams of river",
     "tried": "What was tried",
 }
 
@@ -194,8 +198,10 @@ def continual_page(newest: Mapping[str, Record]) -> tuple[str, dict[str, bytes]]
         record = _found(part, newest)
         if record is None:
             continue
-        lines += [f"## {title}", "", *_text(part, record).splitlines(), ""]
-        lines += [*TABLES[part](record), ""]
+        level = "###" if part == RIVER else "##"
+        lines += [f"{level} {title}", "", *_text(part, record).splitlines(), ""]
+        lines += [*(river_table if part == RIVER else TABLES[part])(record), ""]
+        lines += [*river_verdict(record), ""] if part == RIVER else []
         panels = _panels(part, record)
         if panels:
             name = f"continual-{part}.svg"
@@ -203,6 +209,7 @@ def continual_page(newest: Mapping[str, Record]) -> tuple[str, dict[str, bytes]]
             lines += [f"![{title}](figures/{name})", ""]
         lines += [f"`python -m benchmarks continual --parts {part}` makes this.", ""]
         lines += [f"<sub>{recipe(record)}</sub>", ""]
+        lines += choosing(record) if part == RIVER else []
     return "\n".join(lines).rstrip() + "\n", figures
 
 
@@ -220,6 +227,8 @@ def _found(part: str, newest: Mapping[str, Record]) -> Record | None:
 
 
 def _text(part: str, record: Record) -> str:
+    if part == RIVER:
+        return river_text(record)
     changes = " and ".join(map(str, CHANGES))
     degrees = ", ".join(map(str, DEGREES[:-1])) + f" and {DEGREES[-1]}"
     texts = {"classes": CLASSES, "rows": ROWS, "domains": DOMAINS, "drift": DRIFT, "tried": TRIED}
@@ -246,6 +255,8 @@ def _panels(part: str, record: Record) -> list[Panel]:
     if part == "drift":
         series = [_mean(name, cells(record, name)) for name in names(record, 0)]
         return [Panel("accuracy on the next batch", "batch", "percent", series)]
+    if part == RIVER:
+        return river_panels(record)
     return []
 
 

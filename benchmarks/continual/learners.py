@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from protopinv.estimators import ProtoPINVClassifier
+from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.features import Stem, fit_stem
 
 SHAPE = (28, 28)
@@ -50,7 +50,7 @@ def ours(seed: int, device: str, *, stem: bool, **options: Any) -> ProtoPINVClas
 class PartialFit:
     """Our ``partial_fit``; with a ``decay`` of everything it is plain fine-tuning."""
 
-    def __init__(self, model: ProtoPINVClassifier, decay: float = 0.0) -> None:
+    def __init__(self, model: ProtoPINVClassifier | ProtoPINVRegressor, decay: float = 0.0) -> None:
         self.model, self.decay = model, decay
 
     def learn(self, X: NDArray[Any], y: NDArray[Any]) -> None:
@@ -59,7 +59,7 @@ class PartialFit:
 
     def predict(self, X: NDArray[Any]) -> NDArray[Any]:
         """By the network."""
-        return self.model.predict(X)
+        return np.asarray(self.model.predict(X))
 
     @property
     def n_stored(self) -> int:

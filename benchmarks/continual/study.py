@@ -10,24 +10,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks.choices import require_some
-from benchmarks.continual.learners import (
-    EVERYTHING,
-    NAMES,
-    OURS,
-    Learner,
-    PartialFit,
-    learner,
-    ours,
-)
+from benchmarks.continual.drift import OURS as STREAM_OURS
+from benchmarks.continual.drift import drift, drift_river
+from benchmarks.continual.learners import NAMES, OURS, Learner, PartialFit, learner, ours
+from benchmarks.continual.streams import river
 from benchmarks.continual.tried import VARIANTS, variant
 from benchmarks.continual.worlds import (
-    BATCHES,
     DEGREES,
     TASKS,
     Sequel,
     by_classes,
     by_turns,
-    changing_stream,
     class_order,
 )
 from protopinv.bench.plans import record_name, require_counts
@@ -36,11 +29,11 @@ from protopinv.bench.tasks import DATASETS, load_task
 from protopinv.errors import ConfigError
 from protopinv.estimators import ProtoPINVClassifier
 
-PARTS = ("classes", "rows", "domains", "drift", "tried")
+RIVER = "drift-river"
+PARTS = ("classes", "rows", "domains", "drift", RIVER, "tried")
 KINDS = ("vector", "stem")
-# Rows that are added to a fitted model, by its own; small calls in a row; shares of the memory that
-# are forgotten at every batch of a stream.
-ADDED, CALLS, DECAYS = 0.1, 50, (0.0, 0.1, 0.3, 0.6, EVERYTHING)
+# Rows that are added to a fitted model, by its own; small calls in a row.
+ADDED, CALLS = 0.1, 50
 # What a fit of all rows settles for: the first of many small calls cannot know how many will come.
 SIZES: dict[str, Any] = {"n_prototypes": 120, "hidden_sizes": (192, 192)}
 # A smoke run has fewer small calls.
@@ -63,6 +56,8 @@ class ContinualPlan:
             raise ConfigError(
                 f"A part must be one of {', '.join(PARTS)}. Got {self.part!r}. Choose one of these."
             )
+        if self.part == RIVER:
+            river("datasets")  # what lacks is said before anything is measured
 
     @property
     def options(self) -> dict[str, Any]:
@@ -79,15 +74,18 @@ def measure_continual(
     say: Say = lambda _: None,
 ) -> Record:
     """All cells of one part; of one data set in a record of its own, which pages join."""
-    content = {**asdict(plan), "ours": OURS, "orders": [class_order(s) for s in range(plan.seeds)]}
-    alone = plan.datasets if len(plan.datasets) == 1 and plan.part != "drift" else ()
+    streams = "drift" in plan.part
+    recipe = {"ours": OURS, "orders": [class_order(s) for s in range(plan.seeds)]}
+    content = {**asdict(plan), **({"ours": STREAM_OURS} if streams else recipe)}
+    alone = plan.datasets if len(plan.datasets) == 1 and not streams else ()
     name = record_name(f"continual-{plan.part}", *alone, device, quick=plan.quick)
     record = Record(folder, name, content, device, fresh=fresh, say=say)
     measure: dict[str, Callable[..., dict[str, Callable[[], dict[str, Any]]]]] = {
         "classes": _classes,
         "rows": _rows,
         "domains": _domains,
-        "drift": _drift,
+        "drift": drift,
+        RIVER: drift_river,
         "tried": _tried,
     }
     for key, work in measure[plan.part](plan, device).items():
@@ -219,27 +217,6 @@ def _domains(plan: ContinualPlan, device: str) -> dict[str, Callable[[], dict[st
         for seed in range(plan.seeds)
         for dataset in plan.datasets
         for name in ("ours", "fine-tuning", "joint")
-    }
-
-
-def _drift(plan: ContinualPlan, device: str) -> dict[str, Callable[[], dict[str, Any]]]:
-    """Each batch of a stream is predicted first, and learned then."""
-
-    def one(decay: float | None, seed: int) -> dict[str, Any]:
-        batches = changing_stream(seed)[: QUICK_CALLS + 1 if plan.quick else BATCHES]
-        options = {"effort": "quick", "device": device, "random_state": seed, **plan.options}
-        model = ProtoPINVClassifier(**options).fit(batches[0].X, batches[0].y)
-        after = []
-        for batch in batches[1:]:
-            after.append(float(model.score(batch.X, batch.y)))
-            if decay is not None:
-                model.partial_fit(batch.X, batch.y, decay=decay)
-        return {"accuracy": float(np.mean(after)), "after": after}
-
-    return {
-        f"{'never' if decay is None else f'decay {decay:g}'}/{seed}": partial(one, decay, seed)
-        for seed in range(plan.seeds)
-        for decay in (None, *DECAYS)
     }
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.continual.river_text import WHO as FOLLOWERS
+from benchmarks.continual.river_text import river_tables
 from protopinv.bench.markdown import markdown
 from protopinv.bench.scores import percent
 
@@ -86,14 +88,8 @@ def stages_table(record: Record) -> list[str]:
 
 def drift_table(record: Record) -> list[str]:
     """Accuracy over the whole stream, each batch predicted before it is learned."""
-    rows = [[_decay(name), scores(cells(record, name))] for name in names(record, 0)]
+    rows = [[FOLLOWERS[name], scores(cells(record, name))] for name in names(record, 0)]
     return markdown(["", "accuracy"], rows)
-
-
-def _decay(name: str) -> str:
-    return {"never": "the first batch alone", "decay 1": "`decay` of everything"}.get(
-        name, name.replace("decay ", "`decay=") + "`"
-    )
 
 
 def tried_table(record: Record) -> list[str]:
@@ -112,5 +108,6 @@ TABLES = {
     "rows": rows_table,
     "domains": stages_table,
     "drift": drift_table,
+    "drift-river": river_tables,
     "tried": tried_table,
 }

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from benchmarks.continual.learners import Learner, PartialFit, ours
-from protopinv.continual import learning
+from protopinv.continual import learning, rehearsal
 from protopinv.continual.banks import through
 from protopinv.memory import Memory, memory
 from protopinv.train.bank_step import architecture_of
@@ -148,23 +148,23 @@ class Frozen(PartialFit):
         super().learn(X, y)
 
 
-def _built(kind: type[PartialFit]) -> Build:
-    return lambda seed, device: kind(ours(seed, device, stem=False))
+def _built(kind: type[PartialFit], **options: Any) -> Build:
+    return lambda seed, device: kind(ours(seed, device, stem=False, **options))
 
 
 # What is changed, and how the learner is built then.
 VARIANTS: dict[str, tuple[list[Any], Build]] = {
     "ours": ([], _built(PartialFit)),
     "drawn rows are what their class says": (
-        [patch.object(learning, "FROM_NETWORK", 0.0)],
+        [patch.object(rehearsal, "FROM_NETWORK", 0.0)],
         _built(PartialFit),
     ),
     "drawn rows are what the network says": (
-        [patch.object(learning, "FROM_NETWORK", 1.0)],
+        [patch.object(rehearsal, "FROM_NETWORK", 1.0)],
         _built(PartialFit),
     ),
     "twice as many drawn rows": (
-        [patch.object(learning, "DRAWN_FOR_ONE", 4.0)],
+        [patch.object(rehearsal, "DRAWN_FOR_ONE", 4.0)],
         _built(PartialFit),
     ),
     "one Gaussian a class": (
@@ -175,6 +175,7 @@ VARIANTS: dict[str, tuple[list[Any], Build]] = {
         [patch.object(Memory, "turned", lambda kept, *_: kept)],
         _built(PartialFit),
     ),
+    "twice as many features of the first stage": ([], _built(PartialFit, n_components=300)),
     "the network sees tails": (
         [patch.object(learning, "opened", lambda kept, new: kept.turned(new.Z, new.weight))],
         _built(PartialFit),

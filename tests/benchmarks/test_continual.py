@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.continual import study, worlds
 from benchmarks.continual.learners import RecursiveRidge
-from benchmarks.continual.study import PARTS, ContinualPlan, measure_continual
+from benchmarks.continual.study import PARTS, RIVER, ContinualPlan, measure_continual
 from benchmarks.continual.text import TABLES
 from benchmarks.continual.tried import VARIANTS
 from protopinv.bench.tasks import Rows, Task
@@ -35,6 +35,8 @@ def images(monkeypatch: pytest.MonkeyPatch) -> Task:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_every_part_is_measured_kept_and_told(images: Task, part: str, tmp_path: Path) -> None:
+    if part == RIVER:
+        pytest.importorskip("river", reason="needs river, of the extra study")
     plan = ContinualPlan(part, ("mnist",), seeds=1, quick=True)
     record = measure_continual(plan, device="cpu", folder=tmp_path)
     assert all(0 <= cell.get("accuracy", 0.5) <= 1 for cell in record.cells.values())
@@ -81,7 +83,9 @@ def test_the_peer_loses_nothing_over_stages(images: Task) -> None:
 
 
 def test_a_part_must_be_known() -> None:
-    with pytest.raises(ConfigError, match=r"one of classes, rows, domains, drift, tried"):
+    with pytest.raises(
+        ConfigError, match=r"one of classes, rows, domains, drift, drift-river, tried"
+    ):
         ContinualPlan("all of it")
 
 

@@ -2,12 +2,17 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Generator
 
+from protopinv.bank import start_bank
+from protopinv.continual import New, State
+from protopinv.continual.rehearsal import Call
 from protopinv.continual.schedule import LEAST_PASSES, MOST_RATE, gentle, scheduled
 from protopinv.memory import Memory, begin_memory
+from protopinv.objective import Numbers
 from protopinv.train.config import TrainConfig
 
 
@@ -43,14 +48,34 @@ def test_the_rate_falls_as_rows_add_up_and_has_a_bound(n_new: int) -> None:
     assert rates[2] <= rates[1]
 
 
+def call(mass: float, n_new: int, *, unlike: float, is_known: bool = True) -> Call:
+    Z = torch.zeros(n_new, 3, dtype=torch.float64)
+    targets = torch.zeros(n_new, 1, dtype=torch.float64)
+    bank = start_bank(
+        Z[:4],
+        targets[:4],
+        hidden_sizes=(2,),
+        generator=Generator().manual_seed(0),
+        hidden_scale=1.0,
+        ridge=[0.1] * 2,
+        learn_ridge=[False] * 2,
+    )
+    state = State(bank, memory(mass, mass), Numbers.of(np.eye(2), None, "squared"))
+    return Call(
+        state,
+        New(Z, targets, torch.ones(n_new, dtype=torch.float64)),
+        torch.zeros(n_new, dtype=torch.long),
+        torch.tensor([is_known]),
+        torch.tensor([unlike], dtype=torch.float64),
+    )
+
+
 def test_rows_of_elsewhere_are_learned_like_a_new_class() -> None:
     config = TrainConfig(max_epochs=50)
-    common = {"n_new": 1_000, "n_rows": 1_000, "batch_is_free": True}
-    known = memory(10_000, fitted=10_000)
-    like, elsewhere = (
-        scheduled(config, known, unlike=u, grows=False, **common) for u in (0.0, 1.0)
+    like, elsewhere, grown = (
+        scheduled(config, call(10_000, 1_000, unlike=u, is_known=known), 1_000, batch_is_free=True)
+        for u, known in ((0.0, True), (1.0, True), (0.0, False))
     )
-    grown = scheduled(config, known, unlike=1.0, grows=True, **common)
     assert elsewhere == grown
     assert like.max_epochs < elsewhere.max_epochs
     assert like.lr < elsewhere.lr
@@ -61,15 +86,7 @@ def test_few_rows_make_several_batches_unless_a_user_says_otherwise(
     *, free: bool, batch: int
 ) -> None:
     config = TrainConfig(batch_size=4_096, max_epochs=50)
-    found = scheduled(
-        config,
-        memory(1_000, fitted=1_000),
-        n_new=1_200,
-        n_rows=1_200,
-        unlike=0.0,
-        grows=False,
-        batch_is_free=free,
-    )
+    found = scheduled(config, call(1_000, 1_200, unlike=0.0), 1_200, batch_is_free=free)
     assert found.batch_size == batch
     assert found.lr < config.lr
     assert found.max_epochs < config.max_epochs

@@ -230,6 +230,17 @@ def test_with_decay_a_world_that_changes_is_followed(five, fitted, tmp_path) -> 
     assert scores[0.9] > scores[0.0]
 
 
+def test_a_class_whose_memory_is_gone_is_not_a_new_one(five) -> None:
+    """A bank that took it for one would grow with every call."""
+    X, y = five
+    model = quick().fit(X[:150], y[:150])
+    n = model.bank_.n_prototypes
+    for start in (150, 250, 350):
+        model.partial_fit(X[start : start + 100], y[start : start + 100], decay=1 - 1e-9)
+    assert model.bank_.n_prototypes == n
+    assert (model.memory_.masses(5) > 1).all()
+
+
 def test_a_class_that_is_forgotten_leaves_the_others_as_they_were(five) -> None:
     X, y = five
     model = quick().fit(X, y)

@@ -41,6 +41,7 @@ PACKAGES = (
     "lightgbm",
     "onnxruntime",
     "pytabkit",
+    "river",
     "xgboost",
     "xrfm",
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Score:
-    """Percent over seeds."""
+    """Mean and deviation over n seeds."""
 
     mean: float
     sd: float | None
@@ -17,8 +17,12 @@ class Score:
         return f"{self.mean:.2f}" if self.sd is None else f"{self.mean:.2f} ± {self.sd:.2f}"
 
 
+def over_seeds(values: Sequence[float]) -> Score:
+    """Mean and standard deviation."""
+    sd = statistics.stdev(values) if len(values) > 1 else None
+    return Score(statistics.mean(values), sd, len(values))
+
+
 def percent(values: Sequence[float]) -> Score:
     """Mean and standard deviation of shares, in percent."""
-    scaled = [100 * value for value in values]
-    sd = statistics.stdev(scaled) if len(scaled) > 1 else None
-    return Score(statistics.mean(scaled), sd, len(scaled))
+    return over_seeds([100 * value for value in values])

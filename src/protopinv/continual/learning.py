@@ -1,33 +1,27 @@
-"""One update: new rows, rows drawn from the memory of old ones, and a short training on both.
-
-What drawn rows should be answered is what the network said before, and with a new class half of it
-what their group says. So the network keeps what it learned from real rows, and the memory says
-where.
-"""
+"""One update: new rows, rows drawn from the memory of old ones, and a short training on both."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Generator, Tensor
-from torch.nn.functional import one_hot
 
 from protopinv.bank import Bank, pick_rows
 from protopinv.continual.averaging import followed_by, reviewed
 from protopinv.continual.banks import (
-    answers,
     ends_of,
     grown,
     hidden_of,
     importances,
     left_with,
 )
+from protopinv.continual.rehearsal import Call, together
 from protopinv.continual.schedule import scheduled
 from protopinv.continual.state import New, State
 from protopinv.features import FeatureMap
 from protopinv.memory import Memory
-from protopinv.objective import Classes, Labels, Objective
+from protopinv.objective import Objective
 from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
@@ -36,11 +30,6 @@ from protopinv.train.model import Model, Start, Training
 from protopinv.train.prepare import Prepared
 from protopinv.train.rows import Rows
 
-# Rows that are drawn for every new one, how many at least, and what each counts at most.
-DRAWN_FOR_ONE, LEAST_DRAWN, MOST_WEIGHT = 2.0, 2_000, 2.0
-# How much of what a drawn row should be answered the network says that there was, once a new class
-# comes; before, it says all.
-FROM_NETWORK = 0.5
 # Drawn rows on which prototypes are weighed.
 WEIGHED_ROWS = 500
 # Prototypes for a new class.
@@ -53,7 +42,8 @@ class Settings:
 
     ``factors`` say what rows of each group count beside their weight. ``most_prototypes`` limits
     growth. ``config`` is that of a fit of as many rows; ``batch_is_free`` leaves its batches open.
-    With ``is_wider`` the network has an input that old rows did not have.
+    With ``is_wider`` the network has an input that old rows did not have. ``decay`` is the share of
+    the memory to forget first.
     """
 
     config: TrainConfig
@@ -62,6 +52,7 @@ class Settings:
     clock: Callable[[], float]
     batch_is_free: bool = False
     is_wider: bool = False
+    decay: float = 0.0
     factors: Float[Tensor, " g"] | None = None
     most_prototypes: int | None = None
     observer: Observer | None = None
@@ -77,50 +68,39 @@ class Updated:
 
 def update(state: State, new: New, settings: Settings) -> Updated:
     """Learn from new rows without losing what was learned from those that are gone."""
-    objective, n_groups = state.objective, state.objective.n_groups
     generator = Generator().manual_seed(settings.seed)
-    groups = objective.groups(new.targets.cpu())
-    memory, masses = state.memory, state.memory.masses(state.objective.n_groups)
-    unknown = torch.tensor([g for g in groups.unique().tolist() if not masses[g]]).long()
-    grows = len(unknown) > 0
-    if grows:
-        memory, state = opened(memory, new), state.with_bank(state.bank)
-    cut = replace(new, Z=memory.cut(new.Z))
-    state = reviewed(state, cut, architecture_of(settings.config))
-    # new rows that are like old ones keep alive what these have taught; but with an input that
-    # starts at zero there is as much to learn as with a class
-    unlike = torch.ones_like(masses)
-    if not settings.is_wider:
-        unlike = memory.unlike(new.Z, groups.to(new.Z.device), n_groups)
-    share = float(unlike @ masses / masses.sum())
-    rows = _together(state.bank, memory, cut, unlike, objective, settings, generator, grows=grows)
-    bank = state.to_train
-    if grows:
-        bank = _grown(bank, memory, cut, groups, unknown, settings, state.n_frozen)
-    config = scheduled(
-        settings.config,
-        memory,
-        n_new=len(new.Z),
-        n_rows=len(rows),
-        unlike=share,
-        grows=grows,
-        batch_is_free=settings.batch_is_free,
-    )
+    call = _understood(state, new, settings)
+    rows = together(call, settings.config, settings.device, generator)
     if settings.factors is not None:
-        factor = settings.factors[objective.groups(rows.y.cpu())].to(rows.X)
-        weight = factor if rows.weight is None else rows.weight[0] * factor
-        rows = replace(rows, weight=(weight / weight.mean())[None])
-    model = _trained(bank, rows, objective, replace(settings, config=config), state.n_frozen)
-    added = memory.added(new.Z, groups.to(new.Z.device), new.weight, n_groups, generator)
-    known = replace(state, memory=added)
-    if grows:
-        return Updated(known.with_bank(model.bank), model.history)
-    return Updated(followed_by(known, model.bank, share), model.history)
+        rows = _weighted(rows, state.objective, settings.factors)
+    model = _trained(call, rows, settings)
+    memory = call.state.memory.added(
+        new.Z, call.groups.to(new.Z.device), new.weight, state.objective.n_groups, generator
+    )
+    learned = replace(call.state, memory=memory)
+    if call.grows:
+        return Updated(learned.with_bank(model.bank), model.history)
+    return Updated(followed_by(learned, model.bank, call.share), model.history)
 
 
-def drawn_rows(n_new: int, mass: float) -> int:
-    """How many rows are drawn beside new ones at most: no more than there have been."""
-    return min(round(mass), max(LEAST_DRAWN, round(DRAWN_FOR_ONE * n_new)))
+def _understood(state: State, new: New, settings: Settings) -> Call:
+    """What the call brings, once old rows are forgotten as was asked for."""
+    n_groups = state.objective.n_groups
+    groups = state.objective.groups(new.targets.cpu())
+    known = state.memory.masses(n_groups) > 0  # what is forgotten only now is not new
+    if settings.decay:
+        # the world has changed: no more means over calls
+        state = state.with_bank(state.to_train)
+        state = replace(state, memory=state.memory.weakened(1 - settings.decay))
+    if not bool(known[groups].all()):
+        state = replace(state.with_bank(state.bank), memory=opened(state.memory, new))
+    new = replace(new, Z=state.memory.cut(new.Z))
+    state = reviewed(state, new, architecture_of(settings.config))
+    # with an input that starts at zero there is as much to learn as with a class
+    unlike = torch.ones(n_groups, dtype=torch.float64)
+    if not settings.is_wider:
+        unlike = state.memory.unlike(new.Z, groups.to(new.Z.device), n_groups)
+    return Call(state, new, groups, known, unlike)
 
 
 def opened(memory: Memory, new: New) -> Memory:
@@ -128,90 +108,38 @@ def opened(memory: Memory, new: New) -> Memory:
     return replace(memory.turned(new.Z, new.weight), is_cut=memory.basis is not None)
 
 
-def _trained(
-    bank: Bank, rows: Rows, objective: Objective, settings: Settings, n_frozen: int
-) -> Model:
+def _weighted(rows: Rows, objective: Objective, factors: Float[Tensor, " g"]) -> Rows:
+    """Rows that count as their groups say, too."""
+    factor = factors[objective.groups(rows.y.cpu())].to(rows.X)
+    weight = factor if rows.weight is None else rows.weight[0] * factor
+    return replace(rows, weight=(weight / weight.mean())[None])
+
+
+def _trained(call: Call, rows: Rows, settings: Settings) -> Model:
     """The bank after a short training on rows that need no projection any more."""
-    device, d = settings.device, rows.X.shape[1]
+    bank, device, d = call.state.to_train, settings.device, rows.X.shape[1]
+    if call.grows:
+        bank = _grown(bank, call, settings)
     same = FeatureMap(torch.zeros(d).double(), torch.ones(d).double())
     started = settings.clock()
     training = Training(
-        objective,
+        call.state.objective,
         settings.seed,
         device,
         lambda: settings.clock() - started,
-        start=Start(bank, None, same, n_frozen),
+        start=Start(bank, None, same, call.state.n_frozen),
     )
     prepared = Prepared(None, same, rows, None, rows)
+    config = scheduled(settings.config, call, len(rows), batch_is_free=settings.batch_is_free)
     # labels of new rows are smoothed already, and the network has said how sure to be of others
     config = replace(
-        settings.config,
+        config,
         n_prototypes=bank.n_prototypes,
         label_smoothing=0.0,
         early_stopping=False,
         row_dtype="same",
     )
     return training(prepared, (config,), settings.observer)
-
-
-def _together(
-    teacher: Bank,
-    memory: Memory,
-    new: New,
-    unlike: Float[Tensor, " g"],
-    objective: Objective,
-    settings: Settings,
-    generator: Generator,
-    *,
-    grows: bool,
-) -> Rows:
-    """New rows with their targets, and drawn ones with theirs, of groups that need them."""
-    device, dtype = settings.device, getattr(torch, settings.config.dtype)
-    Z = new.Z.to(device, dtype)
-    wanted = _wanted(new.targets, objective, settings.config).to(device, dtype)
-    weight = new.weight.to(device, dtype)
-    masses = memory.masses(objective.n_groups)
-    most = drawn_rows(len(Z), float(masses.sum()))
-    n = round(most * float(unlike @ masses / masses.sum()))
-    if n == 0:
-        return Rows(Z, wanted, (weight / weight.mean())[None])
-    drawn, groups = memory.drawn(n, generator, unlike)
-    drawn = drawn.to(device, dtype)
-    said = answers(teacher, architecture_of(settings.config), drawn)
-    known = (masses > 0).to(device)
-    remembered = _remembered(said, groups.to(device), known, objective, grows=grows)
-    each = min(float(masses.sum()) / most, MOST_WEIGHT)
-    weight = torch.cat([weight, weight.new_full((n,), each)])
-    return Rows(
-        torch.cat([Z, drawn]), torch.cat([wanted, remembered]), (weight / weight.mean())[None]
-    )
-
-
-def _wanted(targets: Tensor, objective: Objective, config: TrainConfig) -> Float[Tensor, "n k"]:
-    """Targets of real rows; classes as shares of all of them, smoothed as in the fit."""
-    if not isinstance(objective, Classes):
-        return targets
-    smoothing = config.label_smoothing
-    shares = one_hot(targets, objective.n_outputs).float()
-    return shares * (1 - smoothing) + smoothing / objective.n_outputs
-
-
-def _remembered(
-    said: Float[Tensor, "n k"],
-    groups: Int[Tensor, " n"],
-    known: Tensor,
-    objective: Objective,
-    *,
-    grows: bool,
-) -> Float[Tensor, "n k"]:
-    """Targets of drawn rows."""
-    if isinstance(objective, Labels):
-        return torch.sigmoid(said)
-    if not isinstance(objective, Classes):
-        return said
-    shares = torch.softmax(said.masked_fill(~known, -torch.inf), dim=1)
-    labels = one_hot(groups, objective.n_outputs).to(shares)
-    return torch.lerp(labels, shares, FROM_NETWORK if grows else 1.0)
 
 
 def shrunk(
@@ -233,26 +161,19 @@ def shrunk(
     return left_with(bank, kept.sort(1).values)
 
 
-def _grown(
-    bank: Bank,
-    memory: Memory,
-    new: New,
-    groups: Int[Tensor, " n"],
-    unknown: Int[Tensor, " c"],
-    settings: Settings,
-    n_frozen: int,
-) -> Bank:
+def _grown(bank: Bank, call: Call, settings: Settings) -> Bank:
     """With prototypes of the new classes, which start as rows of theirs."""
-    most = settings.most_prototypes
+    state, unknown = call.state, call.unknown
+    most, n_frozen = settings.most_prototypes, state.n_frozen
     each = GROWTH if most is None else max(1, min(GROWTH, most // (2 * len(unknown))))
     wanted = unknown.repeat_interleave(each)
     if most is not None:
         generator = Generator().manual_seed(settings.seed)
         n_left = max(1, n_frozen, most - len(wanted))
-        bank = shrunk(bank, memory, n_left, settings.config, generator, n_frozen=n_frozen)
-    Z = new.Z.float().cpu()
+        bank = shrunk(bank, state.memory, n_left, settings.config, generator, n_frozen=n_frozen)
+    Z = call.new.Z.float().cpu()
     picked = [
-        Z[pick_rows(Z, wanted, groups, Generator().manual_seed(settings.seed + member))]
+        Z[pick_rows(Z, wanted, call.groups, Generator().manual_seed(settings.seed + member))]
         for member in range(bank.n_members)
     ]
     inputs = torch.stack(picked)

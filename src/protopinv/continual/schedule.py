@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+from protopinv.continual.rehearsal import Call
 from protopinv.memory import Memory
 from protopinv.train.config import TrainConfig
 
@@ -18,30 +19,20 @@ PASSES, LEAST_PASSES, FRESH_RATE, MOST_RATE = 8, 2, 3.0, 1.0
 LEAST_BATCHES, LEAST_BATCH = 8, 256
 
 
-def scheduled(
-    config: TrainConfig,
-    memory: Memory,
-    *,
-    n_new: int,
-    n_rows: int,
-    unlike: float,
-    grows: bool,
-    batch_is_free: bool,
-) -> TrainConfig:
-    """For ``n_new`` new rows among ``n_rows``, from what a fit of as many would have."""
+def scheduled(config: TrainConfig, call: Call, n_rows: int, *, batch_is_free: bool) -> TrainConfig:
+    """For so many rows, new and drawn, from what a fit of as many new ones would have."""
     rate, epochs = RATE, EPOCHS * config.max_epochs
-    if not grows:
-        gently, passes = gentle(memory, n_new)
-        rate = max(RATE * unlike, gently)
-        epochs = (1 - unlike) * min(passes, config.max_epochs) + unlike * epochs
-    epochs = math.ceil(epochs)
+    if not call.grows:
+        gently, passes = gentle(call.state.memory, len(call.new.Z))
+        rate = max(RATE * call.share, gently)
+        epochs = (1 - call.share) * min(passes, config.max_epochs) + call.share * epochs
     if batch_is_free:
         small = max(LEAST_BATCH, math.ceil(n_rows / LEAST_BATCHES))
         config = replace(config, batch_size=min(small, config.batch_size or small))
     return replace(
         config,
-        max_epochs=epochs,
-        warmup_epochs=min(config.warmup_epochs, epochs // 4),
+        max_epochs=math.ceil(epochs),
+        warmup_epochs=min(config.warmup_epochs, math.ceil(epochs) // 4),
         lr=rate * config.lr,
     )
 

@@ -100,10 +100,6 @@ class Continuing(ProtoPINV):
             checked = encoded_more(checked, state.objective, self.table_)
         inputs, state = with_table(self._inputs, state, checked.table)
         objective, memory = state.objective, state.memory
-        if decay:
-            # the world has changed: no more means over calls
-            state = state.with_bank(state.to_train)
-            state = replace(state, memory=memory.weakened(1 - decay))
         if self._memory_limit is None:
             n = round(float(memory.parts.rows.sum())) + len(checked.X)
             limit = max(memory.limit, usual_limit(n, memory.n_features))
@@ -126,6 +122,7 @@ class Continuing(ProtoPINV):
                 time.perf_counter,
                 batch_is_free=is_auto(self.batch_size),
                 is_wider=inputs.features is not self.features_,
+                decay=decay,
                 factors=factors,
                 most_prototypes=self.max_prototypes,
                 observer=watched,
