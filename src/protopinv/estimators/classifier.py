@@ -152,7 +152,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
         memory = state.memory.without(number)
         smaller = replace(objective, labels=narrowed(np.delete(objective.labels, number)))
         changed = State(without_output(state.bank, number), memory, smaller, state.n_frozen)
-        self._take_state(changed, self._sharpness())
+        self._take_state(changed)
         self.classes_ = smaller.labels
         return self
 

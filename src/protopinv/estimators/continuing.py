@@ -150,16 +150,15 @@ class Continuing(ProtoPINV):
                 observer=watched,
             )
             done = update(state, New(seen.X, seen.y, weight), settings)
-        learned = replace(state, bank=done.bank, memory=done.memory)
-        self._take_state(learned, self._sharpness())
+        self._take_state(replace(state, bank=done.bank, memory=done.memory))
         self.history_, self.n_iter_ = done.history, done.history.n_epochs
         return self
 
-    def _take_state(self, state: State, sharpness: float) -> Self:
+    def _take_state(self, state: State) -> Self:
         """These banks and this memory, and the network they make."""
         features = cut_features(self.features_, state.memory)
         config = replace(self.config_, n_prototypes=state.bank.n_prototypes)
-        self.network_ = fold(state.bank, features, state.objective, config, sharpness)
+        self.network_ = fold(state.bank, features, state.objective, config, self.sharpness_)
         self.bank_, self.memory_, self.config_ = state.bank, state.memory, config
         self.objective_ = state.objective
         return self
@@ -189,15 +188,6 @@ class Continuing(ProtoPINV):
     def _state(self) -> State:
         """What is known so far."""
         return State(self._bank(), self._memory(), self.objective_, self.n_frozen_)
-
-    def _sharpness(self) -> float:
-        """How much surer the network is than its banks, which held-out rows of a fit have said."""
-        if not self.objective_.are_odds:
-            return 1.0
-        features = cut_features(self.features_, self._memory())
-        plain = fold(self._bank(), features, self.objective_, self.config_)
-        size = float(plain.weights[-1].norm())
-        return float(self.network_.weights[-1].norm()) / size if size > 0 else 1.0
 
     def _learn_source(self, source: RowSource, **options: Any) -> Self:
         """Rows in files: those of a long source some at a time."""
@@ -236,7 +226,7 @@ class Continuing(ProtoPINV):
         picked = torch.randperm(len(drawn), generator=generator)[: n * members]
         inputs = drawn[picked].view(members, n, -1)
         bank = grown(state.bank, inputs, *hidden_of(state.bank, architecture, inputs))
-        return self._take_state(replace(state, bank=bank), self._sharpness())
+        return self._take_state(replace(state, bank=bank))
 
     def freeze(self, n: int | None = None) -> Self:
         """Keep the first ``n`` prototypes of every bank where they are; None: all, 0: none.
@@ -256,8 +246,8 @@ class Continuing(ProtoPINV):
         ones stay, as far as there is room.
         """
         require_count("n_prototypes", n_prototypes, 1)
-        state, sharpness = self._state(), self._sharpness()
-        bank, architecture = state.bank, architecture_of(self.config_)
+        state, architecture = self._state(), architecture_of(self.config_)
+        bank = state.bank
         generator = Generator().manual_seed(self._seed())
         n_frozen = min(self.n_frozen_, n_prototypes)
         smaller = shrunk(
@@ -265,7 +255,7 @@ class Continuing(ProtoPINV):
         )
         rows = state.memory.drawn(JUDGED_ROWS, generator)[0].double()
         before, after = (answers(each, architecture, rows) for each in (bank, smaller))
-        self._take_state(replace(state, bank=smaller), sharpness)
+        self._take_state(replace(state, bank=smaller))
         self.n_frozen_ = n_frozen
         cost = judged(before, after, self.objective_)
         return Pruned(bank.n_prototypes, smaller.n_prototypes, *cost)

@@ -271,6 +271,7 @@ class ProtoPINV(BankParameters, BankEstimator):
         self.front_ = model.front
         self.features_ = model.features
         self.network_ = model.network
+        self.sharpness_ = model.sharpness
         self.history_ = model.history
         self.n_iter_ = model.history.n_epochs
         self.memory_ = model.memory
