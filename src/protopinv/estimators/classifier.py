@@ -25,9 +25,9 @@ from protopinv.estimators.classes import (
 )
 from protopinv.estimators.continuing import Continuing, refuse_classes, require_decay
 from protopinv.estimators.door import Checked, data_errors, with_weight
-from protopinv.estimators.fitting import Saving
 from protopinv.estimators.frames import averaged, averaged_names
 from protopinv.estimators.parameters import as_estimator, documented
+from protopinv.estimators.resuming import Saving
 from protopinv.estimators.streams import as_source, is_small, with_class_weight
 from protopinv.estimators.table_stream import scaled, with_table
 from protopinv.objective import Classes, Labels

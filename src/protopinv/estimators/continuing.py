@@ -33,9 +33,10 @@ from protopinv.estimators.door import (
     target_columns,
     with_weight,
 )
-from protopinv.estimators.fitting import ProtoPINV, going_on
 from protopinv.estimators.frames import rows_of
 from protopinv.estimators.parameters import as_estimator
+from protopinv.estimators.streaming import Streaming
+from protopinv.estimators.warm_start import going_on
 from protopinv.features import FeatureMap
 from protopinv.memory import Memory, usual_limit
 from protopinv.objective import Objective
@@ -79,7 +80,7 @@ class Pruned:
 
 
 @as_estimator
-class Continuing(ProtoPINV):
+class Continuing(Streaming):
     """Learns more once it is fitted: ``partial_fit``, and what makes banks larger or smaller."""
 
     def _more(self, X: Any, y: Any, sample_weight: Any) -> Checked:
