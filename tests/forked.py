@@ -15,6 +15,8 @@ from typing import Any
 
 _STARTER = multiprocessing.get_context("forkserver")
 _STARTER.set_forkserver_preload(["torch", "protopinv.estimators", "protopinv.model_file"])
+# Seconds that no command takes.
+LONGEST = 240
 
 
 class Started:
@@ -36,8 +38,8 @@ class Started:
         os.kill(self._process.pid, number)
 
     def end(self) -> subprocess.CompletedProcess[str]:
-        """Its exit code and what it wrote, once it is over."""
-        self._process.join()
+        """Its exit code, None for one that never ends, and what it wrote."""
+        self._process.join(timeout=LONGEST)
         with self._folder:
             out, err = (file.read_text() for file in self._files)
         return subprocess.CompletedProcess(self.command, self._process.exitcode, out, err)

@@ -47,6 +47,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_stopped(tmp_path: Path, how: int
     assert not stopped["finished"]
     assert 2 <= len(kept) < 6
     again = begin().end()
+    assert again.returncode == 0, again.stderr
     finished = json.loads(again.stdout)
     assert f"{len(kept)} cells are kept" in again.stderr
     assert finished["finished"]
@@ -70,6 +71,7 @@ def wait_for_cells(process: Started, folder: Path, n: int) -> None:
 @DATA
 def test_ablations_choose_on_one_split_and_judge_on_others(tmp_path: Path) -> None:
     done = study(tmp_path, "ablations", "--sweeps", "ridge,condition,depth,schedule").end()
+    assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)["mnist"]
     assert record["finished"]
     data = Ablations(record)
