@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # Any broken link, and anything that another host would be asked for, is an error.
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-.PHONY: setup demo test check bench paper ablations accuracy more contest small docs release clean
+.PHONY: setup demo test check style types pages bench paper ablations accuracy more contest small docs release clean
 
 setup: $(READY)
 
@@ -26,11 +26,18 @@ demo: $(READY)
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-check: $(READY)
+# Three parts that need nothing of each other: make --jobs=2 check takes as long as the longest.
+check: style types pages
+
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: $(READY)
+	$(BIN)/mypy
+
+pages: $(READY)
 	$(BIN)/python docs/generate.py --check
 	$(SITE)
 

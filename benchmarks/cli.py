@@ -243,8 +243,9 @@ def scale(
 
     plan = ScalePlan()
     if quick:
-        n = 50_000
-        plan = ScalePlan((10_000, n), n, n, 1, 5.0, ("1 x 128",), quick=True)
+        # rows of two groups, so that both ranks have some
+        n, n_of_peers = 40_000, 5_000
+        plan = ScalePlan((n,), n, n_of_peers, 1, 1.0, ("1 x 128",), quick=True)
     record = measure_scale(plan, rows=rows, folder=records, fresh=fresh, say=say)
     if as_json:
         answer(record.content, as_json=True)

@@ -39,6 +39,7 @@ def path(model: ProtoPINVClassifier, tmp_path: Path) -> Path:
     return tmp_path / "model.safetensors"
 
 
+GOLDEN = Path(__file__).parent / "golden"
 DROPPED = "(dropped)"
 
 
@@ -73,6 +74,26 @@ def test_a_loaded_model_is_the_saved_one(model: ProtoPINVClassifier, path: Path,
     assert all(map(torch.equal, back.bank_.trained, model.bank_.trained))
     assert back.n_features_in_ == 5
     assert back.score(X, y) == model.score(X, y)
+
+
+def test_files_from_before_sharpness_was_stored_have_it_in_their_last_layer(
+    model: ProtoPINVClassifier, path: Path
+) -> None:
+    assert model.sharpness_ != pytest.approx(1, abs=0.01)  # held-out rows had something to say
+    assert load(path).sharpness_ == model.sharpness_
+    rewrite(path, sharpness=DROPPED)
+    assert load(path).sharpness_ == pytest.approx(model.sharpness_, rel=1e-12)
+    assert load(GOLDEN / "continued.safetensors").sharpness_ == pytest.approx(1)  # nobody was asked
+
+
+def test_banks_that_make_no_network_are_refused_where_they_are_needed(path: Path) -> None:
+    tensors, metadata = contents(path)
+    tensors["bank.outputs"] = torch.full_like(tensors["bank.outputs"].double(), 1.7e308)
+    save_file(tensors, path, metadata=metadata)
+    load(path)  # they are not asked for anything
+    rewrite(path, sharpness=DROPPED)
+    with pytest.raises(ModelFileError, match="banks that make no network"):
+        load(path)
 
 
 QUICK = {"n_prototypes": 9, "hidden_sizes": 8, "max_epochs": 5, "random_state": 0}
@@ -187,6 +208,11 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
         ({"format": "1.0.0"}, "older than format 1.0, or damaged"),
         ({"needs": ["time travel"]}, r"cannot read all that .* \['time travel'\].*Upgrade"),
         ({"network_dtype": "int4"}, "TypeError on 'network_dtype'"),
+        ({"sharpness": 0}, "TypeError on 'sharpness', which is 0"),
+        ({"sharpness": -1.5}, "TypeError on 'sharpness', which is -1.5"),
+        ({"sharpness": True}, "TypeError on 'sharpness', which is True"),
+        ({"sharpness": "very"}, "TypeError on 'sharpness', which is 'very'"),
+        ({"sharpness": 10**400}, "OverflowError on int too large"),
         ({"parameters": []}, "TypeError on 'parameters'"),
         ({"objective": []}, "TypeError on 'objective'"),
         ({"config": []}, "TypeError on 'config'"),

@@ -1,20 +1,16 @@
 """The study of scale: its rows, its cost model, and a run of all of it on a few rows."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from forked import Started
 
 from benchmarks.scale.kills import KillPlan, _Job
 from benchmarks.scale.model import Machine, Work, fitted_cpu, total
 from benchmarks.scale.rows import make_rows, write_rows
 from benchmarks.scale.study import exponent
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_rows_are_the_same_whenever_they_are_made(tmp_path: Path) -> None:
@@ -57,16 +53,8 @@ def test_rates_are_fitted_to_the_record() -> None:
 
 
 def test_a_quick_run_measures_everything_there_is(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks", "scale", "--quick", "--rows", str(tmp_path)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, "--records", str(tmp_path / "records")],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    folders = ["--rows", tmp_path, "--records", tmp_path / "records"]
+    done = Started("benchmarks", "scale", "--quick", *folders, OMP_NUM_THREADS="1").end()
     assert done.returncode == 0, done.stderr
     (path,) = (tmp_path / "records").glob("*-scale-quick-cpu.json")
     record = json.loads(path.read_text())

@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from forked import Started
 
 from benchmarks.cli import app
 from benchmarks.paper.evidence import Ablations
@@ -24,28 +26,28 @@ DATA = pytest.mark.skipif(
 )
 
 
-def study(folder: Path, *options: str) -> list[str]:
-    common = ["--quick", "--json", "--datasets", "mnist", "--records", str(folder)]
-    return [sys.executable, "-m", "benchmarks", *options, *common]
+def study(folder: Path, *options: str) -> Started:
+    common = ["--quick", "--json", "--datasets", "mnist", "--records", folder]
+    return Started("benchmarks", *options, *common)
 
 
 @DATA
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_is_stopped_goes_on_where_it_stopped(tmp_path: Path, how: int) -> None:
     """A real process and a real signal, in the middle of the table."""
-    command = study(tmp_path, "paper", "--methods", "elm-128,protopinv")
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+    begin = partial(study, tmp_path, "paper", "--methods", "elm-128,protopinv")
+    process = begin()
     wait_for_cells(process, tmp_path, 2)  # from here on protopinv trains
     time.sleep(0.05)
-    process.send_signal(how)
-    process.communicate(timeout=60)
-    assert process.returncode == (-how if how == signal.SIGKILL else 130)
+    process.signal(how)
+    assert process.end().returncode == (-how if how == signal.SIGKILL else 130)
     (path,) = tmp_path.glob("*.json")
     stopped = json.loads(path.read_text())
     kept = stopped["cells"]
     assert not stopped["finished"]
     assert 2 <= len(kept) < 6
-    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    again = begin().end()
+    assert again.returncode == 0, again.stderr
     finished = json.loads(again.stdout)
     assert f"{len(kept)} cells are kept" in again.stderr
     assert finished["finished"]
@@ -55,10 +57,10 @@ def test_a_run_that_is_stopped_goes_on_where_it_stopped(tmp_path: Path, how: int
     assert finished["cells"]["test/protopinv/mnist/seed0"]["test"] > 0.85  # a whole training
 
 
-def wait_for_cells(process: subprocess.Popen[bytes], folder: Path, n: int) -> None:
+def wait_for_cells(process: Started, folder: Path, n: int) -> None:
     deadline = time.monotonic() + 60
     while True:
-        assert process.poll() is None
+        assert process.is_running()
         assert time.monotonic() < deadline
         found = [json.loads(path.read_text())["cells"] for path in folder.glob("2*.json")]
         if found and len(found[0]) >= n:
@@ -68,9 +70,9 @@ def wait_for_cells(process: subprocess.Popen[bytes], folder: Path, n: int) -> No
 
 @DATA
 def test_ablations_choose_on_one_split_and_judge_on_others(tmp_path: Path) -> None:
-    command = study(tmp_path, "ablations", "--sweeps", "ridge,condition,depth,schedule")
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    record = json.loads(result.stdout)["mnist"]
+    done = study(tmp_path, "ablations", "--sweeps", "ridge,condition,depth,schedule").end()
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)["mnist"]
     assert record["finished"]
     data = Ablations(record)
     cells = record["cells"]

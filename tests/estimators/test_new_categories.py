@@ -81,13 +81,13 @@ def test_a_new_category_is_learned_and_the_old_ones_are_kept(task: str) -> None:
 def test_a_wider_network_answers_old_rows_as_before(options: dict[str, Any]) -> None:
     X, y = shops(300, 0, cities=5)
     model = estimator("classes", **options, max_epochs=5).fit(X, answered(y, "classes"))
-    before, sharpness = outputs(model, X), model._sharpness()
+    before = outputs(model, X)
     if options.get("scaling") == "clip":
         assert isinstance(model.front_, Clip)
     more = shops(60, 1, "abcde", cities=7)[0]
     table = grown(model.table_, frame_columns(more))
     inputs, state = with_table(model._inputs, model._state(), table)
-    model._take_state(state, sharpness, inputs)
+    model._take_state(state, inputs)
     assert model.network_.sizes[0] == table.n_features == X.shape[1] - 2 + 5 + 7
     np.testing.assert_allclose(outputs(model, X), before, rtol=1e-9, atol=1e-9)
     rows = torch.from_numpy(model._valid(X))

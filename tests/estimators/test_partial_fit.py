@@ -7,6 +7,7 @@ import torch
 
 from protopinv import ArrayRows, ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ConfigError, DataError, ModelFileError
+from protopinv.train.model import fold
 
 QUICK = {"effort": "quick", "max_epochs": 40, "random_state": 0, "device": "cpu"}
 
@@ -346,6 +347,24 @@ def test_growing_hardly_changes_answers_and_pruning_says_what_it_cost(
     assert little.change < much.change
     assert little.agreement >= much.agreement
     assert little.agreement > 0.95
+
+
+def test_whatever_changes_banks_leaves_answers_as_sure_as_held_out_rows_have_said(
+    fitted, five, tmp_path
+) -> None:
+    X, y = five
+    model, sharpness = copied(fitted, tmp_path), fitted.sharpness_
+    assert sharpness != pytest.approx(1, abs=0.01)
+    for change in (
+        lambda: model.partial_fit(X[y == 3], y[y == 3]),
+        lambda: model.grow(5),
+        lambda: model.prune(8),
+        lambda: model.forget(0),
+    ):
+        change()
+        plain = fold(model.bank_, model.features_, model.objective_, model.config_)
+        assert model.sharpness_ == sharpness
+        torch.testing.assert_close(model.network_.weights[-1], sharpness * plain.weights[-1])
 
 
 def test_a_budget_of_prototypes_is_kept_as_classes_come(five, fitted, tmp_path) -> None:

@@ -22,15 +22,38 @@ from protopinv.shards import Block
 from protopinv.train.ranks import _fresh, owners
 
 TORCHRUN = shutil.which("torchrun", path=str(Path(sys.executable).parent)) or "torchrun"
+# Ranks are forked from a process that has imported everything: a start of Python each takes longer.
+# Those of the other tests are started by torchrun.
 PROGRAM = """
-import os, sys, warnings
+import os, socket, sys, warnings
 import numpy as np
+import pyarrow.parquet
 from safetensors.numpy import save_file
 from protopinv import ProtoPINVClassifier, open_rows
 from protopinv.train import streamed
 warnings.simplefilter("ignore")
 streamed.WINDOW_ROWS = 700
 folder, out = sys.argv[1:3]
+
+
+def ranks(size):
+    with socket.create_server(("localhost", 0)) as free:
+        port = str(free.getsockname()[1])
+    for number in range(size):
+        if os.fork() == 0:
+            if size > 1:
+                os.environ |= dict(RANK=str(number), WORLD_SIZE=str(size),
+                                   MASTER_ADDR="localhost", MASTER_PORT=port)
+            return True
+    assert all(os.wait()[1] == 0 for _ in range(size))
+    return False
+
+
+for size in (1, 2, 4):
+    if ranks(size):
+        break
+else:
+    sys.exit()
 small = dict(n_prototypes=20, hidden_sizes=16, ridge=2.0, activation="relu", max_epochs=5, lr=0.05,
              random_state=3, device="cpu")
 found = {}
@@ -52,7 +75,7 @@ for name, options in {
         for place, part in enumerate([bank.inputs, *bank.hidden, bank.outputs]):
             found[f"{name}/{memory}/{place}"] = np.ascontiguousarray(part.numpy())
 if os.environ.get("RANK", "0") == "0":
-    save_file(found, out)
+    save_file(found, out + "/" + str(size))
 """
 
 
@@ -92,12 +115,10 @@ def job(ranks: int, *arguments: str, **options) -> list[str]:
 def test_two_and_four_ranks_train_the_bank_of_one(folder: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    alone = run([sys.executable, str(program), str(folder), str(tmp_path / "1")])
-    assert alone.returncode == 0, alone.stderr
+    done = run([sys.executable, str(program), str(folder), str(tmp_path)])
+    assert done.returncode == 0, done.stderr
     expected = load_file(tmp_path / "1")
     for ranks in (2, 4):
-        done = run(job(ranks, str(program), str(folder), str(tmp_path / str(ranks))))
-        assert done.returncode == 0, done.stderr
         found = load_file(tmp_path / str(ranks))
         for name, numbers in expected.items():
             tolerance = 1e-5 if "float32" in name else 1e-10
@@ -146,14 +167,8 @@ def test_a_killed_rank_ends_the_job_with_one_message_and_a_restart_goes_on(
 ) -> None:
     model, path = tmp_path / "m.safetensors", tmp_path / "run.checkpoint"
     options = ["--target", "y", "-o", str(model), "--max-epochs", "600", "--batch-size", "none"]
-    options += [
-        "--early-stopping",
-        "false",
-        "--checkpoint",
-        str(path),
-        "--checkpoint-every",
-        "0.2s",
-    ]
+    options += ["--n-prototypes", "20", "--hidden-sizes", "16", "--early-stopping", "false"]
+    options += ["--checkpoint", str(path), "--checkpoint-every", "0.05s"]
     started = subprocess.Popen(
         job(2, "-m", "protopinv", "train", str(folder), *options),
         stderr=subprocess.PIPE,

@@ -25,9 +25,9 @@ from protopinv.estimators.classes import (
 )
 from protopinv.estimators.continuing import Continuing, refuse_classes, require_decay
 from protopinv.estimators.door import Checked, data_errors, with_weight
-from protopinv.estimators.fitting import Saving
 from protopinv.estimators.frames import averaged, averaged_names
 from protopinv.estimators.parameters import as_estimator, documented
+from protopinv.estimators.resuming import Saving
 from protopinv.estimators.streams import as_source, is_small, with_class_weight
 from protopinv.estimators.table_stream import unscaled, with_table
 from protopinv.objective import Classes, Labels
@@ -152,7 +152,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
         memory = state.memory.without(number)
         smaller = replace(objective, labels=narrowed(np.delete(objective.labels, number)))
         changed = State(without_output(state.bank, number), memory, smaller, state.n_frozen)
-        self._take_state(changed, self._sharpness())
+        self._take_state(changed)
         self.classes_ = smaller.labels
         return self
 

@@ -24,10 +24,11 @@ from protopinv.continual import (
 from protopinv.errors import ConfigError, DataError, ModelFileError
 from protopinv.estimators.checks import memory_named, resolve_device
 from protopinv.estimators.door import Checked, flat_images
-from protopinv.estimators.fitting import ProtoPINV, going_on
 from protopinv.estimators.frames import checked_frame, encoded_more
 from protopinv.estimators.parameters import as_estimator
+from protopinv.estimators.streaming import Streaming
 from protopinv.estimators.streams import joined, pieces_as_they_are
+from protopinv.estimators.warm_start import going_on
 from protopinv.estimators.widening import Inputs, with_table
 from protopinv.features import FeatureMap
 from protopinv.memory import Memory, usual_limit
@@ -65,7 +66,7 @@ class Pruned:
 
 
 @as_estimator
-class Continuing(ProtoPINV):
+class Continuing(Streaming):
     """Learns more once it is fitted: ``partial_fit``, and what makes banks larger or smaller."""
 
     def _more(self, X: Any, y: Any, sample_weight: Any) -> Checked:
@@ -128,16 +129,16 @@ class Continuing(ProtoPINV):
                 observer=watched,
             )
             done = update(state, New(seen.X, seen.y, weight), settings)
-        self._take_state(done.state, self._sharpness(), inputs)
+        self._take_state(done.state, inputs)
         self.history_, self.n_iter_ = done.history, done.history.n_epochs
         return self
 
-    def _take_state(self, state: State, sharpness: float, inputs: Inputs | None = None) -> Self:
+    def _take_state(self, state: State, inputs: Inputs | None = None) -> Self:
         """These banks and this memory, and the network they make."""
         inputs = self._inputs if inputs is None else inputs
         features = cut_features(inputs.features, state.memory)
         config = replace(self.config_, n_prototypes=state.bank.n_prototypes)
-        self.network_ = fold(state.bank, features, state.objective, config, sharpness)
+        self.network_ = fold(state.bank, features, state.objective, config, self.sharpness_)
         self.bank_, self.memory_, self.config_ = state.bank, state.memory, config
         self.last_bank_, self.n_calls_ = state.last, state.n_calls
         self.objective_ = state.objective
@@ -166,15 +167,6 @@ class Continuing(ProtoPINV):
             self.last_bank_,
             self.n_calls_,
         )
-
-    def _sharpness(self) -> float:
-        """How much surer the network is than its banks, which held-out rows of a fit have said."""
-        if not self.objective_.are_odds:
-            return 1.0
-        features = cut_features(self.features_, self._memory())
-        plain = fold(self._bank(), features, self.objective_, self.config_)
-        size = float(plain.weights[-1].norm())
-        return float(self.network_.weights[-1].norm()) / size if size > 0 else 1.0
 
     def _learn_source(self, source: RowSource, **options: Any) -> Self:
         """Rows in files: those of a long source some at a time."""
@@ -213,7 +205,7 @@ class Continuing(ProtoPINV):
         picked = torch.randperm(len(drawn), generator=generator)[: n * members]
         inputs = drawn[picked].view(members, n, -1)
         bank = grown(state.bank, inputs, *hidden_of(state.bank, architecture, inputs))
-        return self._take_state(state.with_bank(bank), self._sharpness())
+        return self._take_state(state.with_bank(bank))
 
     def freeze(self, n: int | None = None) -> Self:
         """Keep the first ``n`` prototypes of every bank where they are; None: all, 0: none.
@@ -234,8 +226,8 @@ class Continuing(ProtoPINV):
         ones stay, as far as there is room.
         """
         require_count("n_prototypes", n_prototypes, 1)
-        state, sharpness = self._state(), self._sharpness()
-        bank, architecture = state.bank, architecture_of(self.config_)
+        state, architecture = self._state(), architecture_of(self.config_)
+        bank = state.bank
         generator = Generator().manual_seed(self._seed())
         n_frozen = min(self.n_frozen_, n_prototypes)
         smaller = shrunk(
@@ -243,7 +235,7 @@ class Continuing(ProtoPINV):
         )
         rows = state.memory.drawn(JUDGED_ROWS, generator)[0].double()
         before, after = (answers(each, architecture, rows) for each in (bank, smaller))
-        self._take_state(state.with_bank(smaller), sharpness)
+        self._take_state(state.with_bank(smaller))
         self.n_frozen_ = n_frozen
         cost = judged(before, after, self.objective_)
         return Pruned(bank.n_prototypes, smaller.n_prototypes, *cost)

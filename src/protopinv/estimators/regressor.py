@@ -11,8 +11,8 @@ from sklearn.utils import Tags
 from protopinv.callbacks import Callbacks
 from protopinv.errors import ConfigError, DataError
 from protopinv.estimators.continuing import Continuing, require_decay
-from protopinv.estimators.fitting import Saving
 from protopinv.estimators.parameters import as_estimator, documented
+from protopinv.estimators.resuming import Saving
 from protopinv.estimators.streams import as_source, is_small
 from protopinv.estimators.table_stream import scaled, with_table
 from protopinv.objective import Numbers

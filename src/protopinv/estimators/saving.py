@@ -1,5 +1,6 @@
 """Estimators to model files and back."""
 
+import math
 import re
 from dataclasses import asdict, replace
 from inspect import signature
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from protopinv import __version__, model_file
-from protopinv.errors import ConfigError, ModelFileError
+from protopinv.errors import ConfigError, ModelFileError, TrainingError
 from protopinv.estimators.checks import torch_ready
 from protopinv.estimators.classifier import ProtoPINVClassifier
 from protopinv.estimators.fitting import ProtoPINV
@@ -22,6 +23,7 @@ from protopinv.estimators.regressor import ProtoPINVRegressor
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.train.config import FIELDS, TrainConfig
 from protopinv.train.history import History
+from protopinv.train.model import fold
 
 # The task that a file names, its objective, and the estimator that it makes.
 TASKS: dict[str, tuple[type[Objective], type[ProtoPINV]]] = {
@@ -82,6 +84,7 @@ def saved_model(estimator: ProtoPINV) -> model_file.SavedModel:
         network=estimator.network_,
         front=estimator.front_,
         table=estimator.table_,
+        sharpness=estimator.sharpness_,
         memory=estimator.memory_,
         last_bank=estimator.last_bank_,
         continuing={
@@ -165,6 +168,7 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
         estimator.bank_ = saved.bank
     estimator.features_ = saved.features
     estimator.network_ = saved.network
+    estimator.sharpness_ = _sharpness(saved, estimator, path)
     estimator.front_ = saved.front
     estimator.tried_ = ()
     estimator.examples_ = saved.examples.numpy()
@@ -181,6 +185,30 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
         estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
     loaded: ProtoPINVClassifier | ProtoPINVRegressor = estimator
     return loaded
+
+
+def _sharpness(saved: model_file.SavedModel, estimator: ProtoPINV, path: str | Path) -> float:
+    """How much surer the network is than its banks, as the file says.
+
+    In a file from before this was stored the size of the last layer tells it. Without banks it is
+    never needed.
+    """
+    if saved.sharpness is not None:
+        return saved.sharpness
+    if saved.bank is None or not estimator.objective_.are_odds:
+        return 1.0
+    # a form of the solve that a file asks for may take any memory
+    config = replace(estimator.config_, solver="auto")
+    try:
+        plain = fold(saved.bank, saved.features, estimator.objective_, config)
+        sharpness = float(saved.network.weights[-1].norm() / plain.weights[-1].norm())
+    except (TrainingError, RuntimeError, ValueError, MemoryError) as error:
+        raise ModelFileError(
+            f"A model file must fit together. In {path}: banks that make no network "
+            f"({str(error)[:200]}). Write the model again."
+        ) from error
+    # any number will do for banks whose outputs are all zero
+    return sharpness if 0 < sharpness < math.inf else 1.0
 
 
 def _known(saved: model_file.SavedModel, estimator: type[ProtoPINV]) -> model_file.SavedModel:

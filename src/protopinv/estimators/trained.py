@@ -34,6 +34,7 @@ class BankEstimator(NetworkEstimator):
     tried_: tuple[Tried, ...]
     examples_: NDArray[Any]
     table_: Table | None = None
+    sharpness_: float = 1.0
     memory_: Memory | None = None
     n_frozen_: int = 0
     last_bank_: Bank | None = None

@@ -71,6 +71,7 @@ def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
         "table": None if model.table is None else tables.described(model.table),
         "memory": None if model.memory is None else _described(model.memory, model.continuing),
         "activation": model.network.activation,
+        "sharpness": model.sharpness,
         "network_dtype": model.dtype,
         "parameters": model.parameters,
         "config": model.config,
@@ -201,9 +202,20 @@ def _model(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedMod
         last_bank=Bank.from_tensors(last) if last else None,
         continuing=header.get("memory") or {},
         examples=tensors["examples.rows"],
+        sharpness=_sharpness(header.get("sharpness")),
         dtype=dtype,
         is_newer=int(header["format"].partition(".")[2]) > MINOR,
     )
+
+
+def _sharpness(described: Any) -> float | None:
+    """None in a file from before it was stored; raises TypeError for what is no factor."""
+    if described is None:
+        return None
+    is_number = isinstance(described, int | float) and not isinstance(described, bool)
+    if not (is_number and 0 < described < math.inf):
+        raise TypeError(f"'sharpness', which is {described!r:.40}")
+    return float(described)
 
 
 def _tensors_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:

@@ -24,10 +24,11 @@ class SavedModel:
     outputs stand for, the parameters as they were given and as they were used, what happened.
     ``table`` says what becomes of the columns of a frame; None where rows were numbers.
     ``examples`` are a few rows as they were trained on, those of a frame coded. ``dtype`` is the
-    type of number that the network is stored in. ``memory`` is what is known of the rows,
-    ``last_bank`` where learning goes on from if that is not ``bank``, and ``continuing`` how it may
-    go on: plain JSON values. A file of a newer version ``is_newer``. Without a ``bank`` it
-    predicts, and cannot be trained further.
+    type of number that the network is stored in. ``sharpness`` is the factor of the network's
+    outputs that held-out rows have chosen; None in a file from before it was stored. ``memory`` is
+    what is known of the rows, ``last_bank`` where learning goes on from if that is not ``bank``,
+    and ``continuing`` how it may go on: plain JSON values. A file of a newer version ``is_newer``.
+    Without a ``bank`` it predicts, and cannot be trained further.
     """
 
     task: str
@@ -41,6 +42,7 @@ class SavedModel:
     network: Network
     front: Front | None
     examples: Tensor
+    sharpness: float | None = None
     table: Table | None = None
     memory: Memory | None = None
     last_bank: Bank | None = None

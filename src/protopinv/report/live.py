@@ -127,12 +127,8 @@ def first_network(estimator: Any) -> Network:
     """The network of the first bank alone, as sure of its answers as the mean of all is."""
     features, memory = estimator.features_, estimator.memory_
     features = features if memory is None else cut_features(features, memory)
-    alone = fold(estimator.bank_.members([0]), features, estimator.objective_, estimator.config_)
-    last = alone.weights[-1]
-    rows = slice(1, len(last))
-    mine = estimator.bank_.n_members * estimator.network_.weights[-1][rows]
-    sharpness = (mine * last[rows]).sum() / last[rows].square().sum()
-    return replace(alone, weights=(*alone.weights[:-1], last * sharpness))
+    first, config = estimator.bank_.members([0]), estimator.config_
+    return fold(first, features, estimator.objective_, config, estimator.sharpness_)
 
 
 def _nearest(model: SavedModel, shown: Sequence[int]) -> list[str]:

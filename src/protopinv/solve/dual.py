@@ -42,12 +42,8 @@ class Dual(Form):
 
     def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
         """W = A'S."""
-
-        def solve(layer: int) -> tuple[Tensor, Tensor]:
-            S = self.solvers[layer].solve(targets[layer])
-            return S, times(self.designs[layer].mT, S)
-
-        duals, solved = zip(*self._by_layer(solve), strict=True)
+        works = [partial(self._solved, layer, T) for layer, T in enumerate(targets)]
+        duals, solved = zip(*side_by_side(works, self.designs[0].device), strict=True)
         self.duals, self.solved = list(duals), list(solved)
         return self.solved
 
@@ -56,35 +52,46 @@ class Dual(Form):
 
         For few columns dA = S (dW - A'dT)' - dT W', the same without a matrix M.
         """
-
-        def back(layer: int) -> tuple[Tensor, Tensor | None]:
-            dT = self.solvers[layer].solve(times(self.designs[layer], gradients[layer]))
-            return dT, None if self.thin[layer] else dT @ self.duals[layer].mT
-
-        def direct(layer: int) -> Tensor | None:
-            return None if self.thin[layer] else self.duals[layer] @ gradients[layer].mT
-
-        def joined(layer: int) -> Tensor:
-            (dT, M), dA, A = backs[layer], directs[layer], self.designs[layer]
-            if M is None:
-                rest = gradients[layer] - times(A.mT, dT)
-                left = torch.cat([self.duals[layer], dT], dim=-1)
-                return left @ torch.cat([rest, -self.solved[layer]], dim=-1).mT
-            both = M + M.mT
-            added: Tensor = (
-                dA.addmm_(both, A, alpha=-1) if A.ndim == 2 else dA.baddbmm_(both, A, alpha=-1)
-            )
-            return added
-
-        found = self._by_layer(back, direct)
-        backs, directs = found[: len(gradients)], found[len(gradients) :]
+        device, layers = self.designs[0].device, list(enumerate(gradients))
+        works: list[Callable[[], Any]] = [partial(self._back, *layer) for layer in layers]
+        works += [partial(self._direct, *layer) for layer in layers]
+        found = side_by_side(works, device)
+        backs, directs = found[: len(layers)], found[len(layers) :]
+        joined = [
+            partial(self._joined, layer, dW, dT, M, direct)
+            for (layer, dW), (dT, M), direct in zip(layers, backs, directs, strict=True)
+        ]
         return [
             (dA, dT, -(dT * S).sum((-2, -1)) if with_ridge else None)
-            for dA, (dT, _), S in zip(self._by_layer(joined), backs, self.duals, strict=True)
+            for dA, (dT, _), S in zip(side_by_side(joined, device), backs, self.duals, strict=True)
         ]
 
-    def _by_layer(self, *works: Callable[[int], Any]) -> list[Any]:
-        """What the works return, each for all layers: none depends on another."""
-        layers = range(len(self.designs))
-        every = [partial(work, layer) for work in works for layer in layers]
-        return side_by_side(every, self.designs[0].device)
+    # Works of one layer, which need nothing of the others. They are methods: functions made anew in
+    # every step would be wrapped in every step where types are checked.
+
+    def _solved(self, layer: int, T: Tensor) -> tuple[Tensor, Tensor]:
+        """S and W."""
+        S = self.solvers[layer].solve(T)
+        return S, times(self.designs[layer].mT, S)
+
+    def _back(self, layer: int, dW: Tensor) -> tuple[Tensor, Tensor | None]:
+        """dT and M."""
+        dT = self.solvers[layer].solve(times(self.designs[layer], dW))
+        return dT, None if self.thin[layer] else dT @ self.duals[layer].mT
+
+    def _direct(self, layer: int, dW: Tensor) -> Tensor | None:
+        """S dW'."""
+        return None if self.thin[layer] else self.duals[layer] @ dW.mT
+
+    def _joined(
+        self, layer: int, dW: Tensor, dT: Tensor, M: Tensor | None, direct: Tensor | None
+    ) -> Tensor:
+        """dA."""
+        A = self.designs[layer]
+        if M is None or direct is None:
+            rest = dW - times(A.mT, dT)
+            left = torch.cat([self.duals[layer], dT], dim=-1)
+            return left @ torch.cat([rest, -self.solved[layer]], dim=-1).mT
+        both = M + M.mT
+        add = direct.addmm_ if A.ndim == 2 else direct.baddbmm_
+        return add(both, A, alpha=-1)

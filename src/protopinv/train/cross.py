@@ -6,7 +6,7 @@ off the others' track. Nothing is trained twice.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from protopinv.train.rows import Rows
+from protopinv.train.rows import AnyRows, Rows
+from protopinv.train.step import Step, StepReport
 from protopinv.train.stopping import chosen, put_back
 
 # The loss on held-out rows is averaged over so many epochs to either side, so that one lucky epoch
@@ -29,6 +30,9 @@ BATCH_PATIENCE = 0.25
 LEAST_PATIENCE = 25
 LEAST_PATIENT_EPOCHS = 6
 GPU_LOOKS = 10
+
+# Rows to score and loss of every member.
+Evaluate = Callable[[AnyRows], tuple[Tensor, Tensor]]
 
 
 def deal_folds(groups: NDArray[np.integer], n_folds: int, seed: int) -> NDArray[np.int64]:
@@ -179,3 +183,60 @@ class EpochChoice:
         self._best = list(chosen(everyone, self._recent[place], self._best))
         self._lowest = torch.where(better, mean, self._lowest)
         self._at = torch.where(better, epoch + 1, self._at)
+
+
+class Folds:
+    """Members that hold rows out, and the epoch that is chosen by what they say of these.
+
+    ``free`` says that the pass which trains shows the state as it is before the update: then what
+    is known after an epoch is what the one before it has led to.
+    """
+
+    def __init__(self, choice: EpochChoice, rows: AnyRows, step: Step[Any]) -> None:
+        self.choice = choice
+        self.free = step.judges_for_free
+        self._holds = step.ranks.agree(*rows.holds)
+        self._rows = rows.by_holders()
+
+    def before(self, epoch: int, step: Step[Any]) -> None:
+        """Remember the state that the next pass will judge."""
+        if self.free and epoch > 0:
+            self.choice.remember(step.kept)
+
+    def after(
+        self, epoch: int, step: Step[Any], report: StepReport, evaluate: Evaluate
+    ) -> tuple[Tensor, Tensor] | None:
+        """Score and loss on the rows that members hold out, where they are known by now."""
+        if not self.free:
+            return self._look(step, evaluate)
+        if epoch == 0 or report.held_score is None or report.held_loss is None:
+            return None
+        self.choice.judge(report.held_loss)
+        return report.held_score, report.held_loss
+
+    def finish(self, step: Step[Any], evaluate: Evaluate) -> tuple[Tensor, Tensor] | None:
+        """Judge the last state, if no pass has, and decide."""
+        seen = self._look(step, evaluate) if self.free else None
+        self.choice.finish()
+        return seen
+
+    def apart(self, rows: Sequence[Sequence[float]]) -> list[list[float]]:
+        """What each member that holds rows out says, by epoch."""
+        return [
+            [number for number, holds in zip(row, self._holds, strict=True) if holds]
+            for row in rows
+        ]
+
+    def means(self, rows: Sequence[Sequence[float]]) -> list[list[float]]:
+        """What they say on average, for every member, by epoch."""
+        return [
+            [sum(said) / len(said)] * len(row)
+            for row, said in zip(rows, self.apart(rows), strict=True)
+        ]
+
+    def _look(self, step: Step[Any], evaluate: Evaluate) -> tuple[Tensor, Tensor]:
+        """Judge the state as it stands."""
+        self.choice.remember(step.kept)
+        score, loss = evaluate(self._rows)
+        self.choice.judge(loss)
+        return score, loss

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from protopinv.kernels import switched_on
 from protopinv.train.capture import CapturedStep
-from protopinv.train.cross import EpochChoice
+from protopinv.train.cross import EpochChoice, Folds
 from protopinv.train.guard import Guard
 from protopinv.train.history import Ending, History, Recorder
 from protopinv.train.rows import AnyRows
@@ -67,8 +67,6 @@ class EpochReport:
 
 # One that returns True ends the training there.
 Observer = Callable[[EpochReport], bool | None]
-# Rows to score and loss of every member.
-Evaluate = Callable[[AnyRows], tuple[Tensor, Tensor]]
 
 
 def train(
@@ -112,7 +110,7 @@ class Run:
         self._ending: Ending = "finished" if epochs is None else "stopped early"
         self._is_over = self.told_to_stop = False
         self.validation = validation
-        self.folds = None if choice is None else _Folds(choice, rows, step)
+        self.folds = None if choice is None else Folds(choice, rows, step)
         # Where the pass that trains shows nothing of held-out rows, it need not look at them.
         self.rows = rows if self.folds and self.folds.free else rows.without_held()
         self.taken: Any = step
@@ -361,60 +359,3 @@ class _Epoch:
         """What ``dump`` gave."""
         losses = [] if state["losses"] is None else list(state["losses"])
         return cls(tuple(state["before"]), state["order"].cpu(), losses, state["factor"])
-
-
-class _Folds:
-    """Members that hold rows out, and the epoch that is chosen by what they say of these.
-
-    ``free`` says that the pass which trains shows the state as it is before the update: then what
-    is known after an epoch is what the one before it has led to.
-    """
-
-    def __init__(self, choice: EpochChoice, rows: AnyRows, step: Step[Any]) -> None:
-        self.choice = choice
-        self.free = step.judges_for_free
-        self._holds = step.ranks.agree(*rows.holds)
-        self._rows = rows.by_holders()
-
-    def before(self, epoch: int, step: Step[Any]) -> None:
-        """Remember the state that the next pass will judge."""
-        if self.free and epoch > 0:
-            self.choice.remember(step.kept)
-
-    def after(
-        self, epoch: int, step: Step[Any], report: StepReport, evaluate: Evaluate
-    ) -> tuple[Tensor, Tensor] | None:
-        """Score and loss on the rows that members hold out, where they are known by now."""
-        if not self.free:
-            return self._look(step, evaluate)
-        if epoch == 0 or report.held_score is None or report.held_loss is None:
-            return None
-        self.choice.judge(report.held_loss)
-        return report.held_score, report.held_loss
-
-    def finish(self, step: Step[Any], evaluate: Evaluate) -> tuple[Tensor, Tensor] | None:
-        """Judge the last state, if no pass has, and decide."""
-        seen = self._look(step, evaluate) if self.free else None
-        self.choice.finish()
-        return seen
-
-    def apart(self, rows: Sequence[Sequence[float]]) -> list[list[float]]:
-        """What each member that holds rows out says, by epoch."""
-        return [
-            [number for number, holds in zip(row, self._holds, strict=True) if holds]
-            for row in rows
-        ]
-
-    def means(self, rows: Sequence[Sequence[float]]) -> list[list[float]]:
-        """What they say on average, for every member, by epoch."""
-        return [
-            [sum(said) / len(said)] * len(row)
-            for row, said in zip(rows, self.apart(rows), strict=True)
-        ]
-
-    def _look(self, step: Step[Any], evaluate: Evaluate) -> tuple[Tensor, Tensor]:
-        """Judge the state as it stands."""
-        self.choice.remember(step.kept)
-        score, loss = evaluate(self._rows)
-        self.choice.judge(loss)
-        return score, loss

@@ -40,8 +40,10 @@ class Model:
     """Trained banks, the map before them, and the plain network all of it folds into.
 
     A front stands before the network and does not fold. ``constant_loss`` is that of the best
-    constant on the training rows. ``tried`` holds what was looked at, where there was a choice,
-    and ``memory`` what is known of the rows once they are gone, if that is wanted.
+    constant on the training rows. Held-out rows have said how sure answers should be:
+    ``sharpness`` is the factor of the network's outputs. ``tried`` holds what was looked at, where
+    there was a choice, and ``memory`` what is known of the rows once they are gone, if that is
+    wanted.
     """
 
     config: TrainConfig
@@ -51,6 +53,7 @@ class Model:
     network: Network
     history: History
     constant_loss: float
+    sharpness: float = 1.0
     tried: tuple[Tried, ...] = ()
     memory: Memory | None = None
 
@@ -316,7 +319,7 @@ def _folded(
     front = None if prepared.front is None else prepared.front.to("cpu")
     network = fold(bank, features, objective, config, sharpness)
     history = mean_history(histories)
-    return Model(config, bank, front, features, network, history, constant_loss)
+    return Model(config, bank, front, features, network, history, constant_loss, sharpness)
 
 
 def fold(

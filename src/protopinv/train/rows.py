@@ -157,13 +157,12 @@ class Rows:
 
     def taken(self, chosen: slice | Tensor) -> "Rows":
         """Some of them, by number."""
-
-        def of(by_member: Tensor | None) -> Tensor | None:
-            return None if by_member is None else by_member[:, chosen]
-
+        weight, held = (
+            None if by_member is None else by_member[:, chosen]
+            for by_member in (self.weight, self.held)
+        )
         fold = None if self.fold is None else self.fold[chosen]
-        X = self.X[..., chosen, :]
-        return Rows(X, self.y[chosen], of(self.weight), of(self.held), fold)
+        return Rows(self.X[..., chosen, :], self.y[chosen], weight, held, fold)
 
 
 def chunk_rows(widest: int, dtype: torch.dtype, device: torch.device) -> int:

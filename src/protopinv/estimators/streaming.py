@@ -1,0 +1,119 @@
+"""A fit of rows that are read a piece at a time, alone or as one of several ranks."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from protopinv.callbacks import Callbacks, TrainingStart
+from protopinv.errors import ConfigError
+from protopinv.estimators.checks import memory_named, resolve_device
+from protopinv.estimators.door import with_image_shape
+from protopinv.estimators.fitting import ProtoPINV, with_fast_rows
+from protopinv.estimators.parameters import as_estimator
+from protopinv.estimators.resuming import Saving, fingerprint, is_resumed
+from protopinv.kernels.bfloat16 import fast_bfloat16
+from protopinv.objective import Objective
+from protopinv.shards import RowSource, cached
+from protopinv.train.model import Training
+from protopinv.train.prepare_stream import prepare_stream, surveyed
+from protopinv.train.progress import progress
+from protopinv.train.ranks import join, local_device
+from protopinv.train.settle import DataShape, candidates, settle
+from protopinv.train.summary import Summary
+from protopinv.train.survey import Survey
+from protopinv.train.threads import one_thread, threads_for
+
+
+@as_estimator
+class Streaming(ProtoPINV):
+    """Learns from sources of rows, whether or not they fit in memory."""
+
+    def _fit_source(
+        self,
+        source: RowSource,
+        targets: Summary,
+        objective_of: Callable[[Survey], Objective],
+        callbacks: Callbacks,
+        saving: Saving,
+    ) -> None:
+        """Train on rows that are not in memory, alone or as one of several ranks.
+
+        ``targets`` collects what ``objective_of`` must know of them.
+        """
+        started = time.perf_counter()
+        self._check_own_parameters()
+        given = self._given()
+        with_image_shape(self.config(), np.empty((0, source.n_features)))
+        if self._goes_on:
+            raise ConfigError(
+                "A warm start needs rows in memory. These are read a piece at a time. Set "
+                "warm_start=False, or give arrays."
+            )
+        if self.copies is not None:
+            raise ConfigError(
+                "Copies of images are made of rows in memory. These are read a piece at a time. "
+                "Set copies=None, or give arrays."
+            )
+        framed, source = source, cached(source)
+        device = local_device(resolve_device(self.device))
+        ranks = join(device)
+        checkpoints, seed = saving.checkpoints(
+            ranks, self._seed(), is_given=self.random_state is not None
+        )
+        fast = fast_bfloat16(device)
+        # nothing that is asked before the survey depends on the number of classes
+        shape = DataShape(
+            source.n_rows, source.n_features, 2, fast_bfloat16=fast, on_gpu=device.type == "cuda"
+        )
+        first = settle(given, shape)
+        # files are decoded beside it, which takes a thread of its own
+        with one_thread():
+            found, objective = surveyed(
+                source, targets, objective_of, first, seed=seed, ranks=ranks
+            )
+        shape = replace(shape, n_groups=objective.n_groups)
+        configs = tuple(with_fast_rows(each, shape) for each in candidates(given, shape))
+        if checkpoints is not None:
+            known = fingerprint(source.fingerprint(), configs, objective)
+            checkpoints.begin(known, seed, keep_seed=self.random_state is not None)
+        callbacks.begin(
+            TrainingStart(configs, source.n_rows, source.n_features, is_resumed(checkpoints))
+        )
+        shown = progress(enabled=bool(self.verbose), also=callbacks.observer)
+        threads = threads_for(shape, objective.n_outputs, configs[0], device)
+        with shown as watched, memory_named(), threads, source.pinned(device.type == "cuda"):
+            prepared = prepare_stream(
+                source, objective, configs[0], device, seed=seed, found=found, ranks=ranks
+            )
+            training = Training(
+                objective,
+                seed,
+                device,
+                lambda: time.perf_counter() - started,
+                ranks=ranks,
+                checkpoints=checkpoints,
+                memory=self._memory_limit,
+            )
+            model = training(prepared, configs, watched)
+        self._learn_names(source)
+        self.table_ = framed.table
+        seen = np.empty((0, source.n_features)) if found.sample is None else found.sample.X
+        if framed.examples is not None:
+            seen = framed.examples
+        self._take_over(model, objective, seen)
+
+    def _fit_loaded(self, source: RowSource, callbacks: Callbacks, saving: Saving) -> None:
+        """Train on rows that are few enough to be read once, as on arrays."""
+        self._fit_given(*source.load(), callbacks, saving)
+        self._learn_names(source)
+
+    def _learn_names(self, source: RowSource) -> None:
+        """Take over what a source knows of its columns."""
+        n_columns = source.n_features if source.names is None else len(source.names)
+        learned: dict[str, Any] = {"n_features_in_": n_columns}
+        if source.names is not None:
+            learned["feature_names_in_"] = np.array(source.names, dtype=object)
+        self._learn(learned)
