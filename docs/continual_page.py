@@ -77,7 +77,7 @@ of their own. Where there are too many, the two of a class whose union loses lea
 6. predicts, after several calls with rows like those before, by the mean of the banks of about the
    last ten calls; training goes on from the last one. Before each call its rows, which neither has
    seen, are asked: if the last bank is clearly better on them, the world has changed, and the mean
-   begins anew,
+   begins anew. With a `decay` the mean forgets as much as the memory does,
 7. adds the new rows to the memory.
 
 If anything is wrong with what was given, the model stays as it was.

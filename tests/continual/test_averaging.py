@@ -68,6 +68,11 @@ def test_a_late_call_counts_as_much_as_a_tenth() -> None:
     assert same(found, between(bank(0), bank(1), LEAST_SHARE))
 
 
+def test_what_is_forgotten_of_the_memory_is_forgotten_of_the_mean() -> None:
+    late = replace(state(bank(0)), n_calls=500)
+    assert same(followed_by(late, bank(1), 0.6).bank, between(bank(0), bank(1), 0.6))
+
+
 def test_rows_of_elsewhere_leave_no_mean() -> None:
     found = followed_by(replace(state(bank(0)), n_calls=9), bank(1), 1.0)
     assert same(found.bank, bank(1))

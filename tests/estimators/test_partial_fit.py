@@ -118,9 +118,8 @@ def test_a_mean_over_calls_is_saved_with_where_it_goes_on_from(five, fitted, tmp
         lambda m: m.freeze(2),
         lambda m: m.forget(2),
         lambda m: m.partial_fit(np.ones((20, 6)), np.full(20, 7)),
-        lambda m: m.partial_fit(np.ones((20, 6)), np.arange(20) % 3, decay=0.5),
     ],
-    ids=["grow", "prune", "freeze", "forget", "a new class", "decay"],
+    ids=["grow", "prune", "freeze", "forget", "a new class"],
 )
 def test_what_changes_a_bank_ends_the_mean(five, fitted, tmp_path, change) -> None:
     X, y = five

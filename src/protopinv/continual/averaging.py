@@ -37,9 +37,9 @@ def reviewed(state: State, new: New, architecture: Architecture) -> State:
     return replace(state, bank=state.last, last=None, n_calls=1)
 
 
-def followed_by(state: State, trained: Bank, unlike: float) -> State:
-    """With the bank of one more call, which counts for more if its rows were unlike the others."""
-    share = max(LEAST_SHARE, 1 / (state.n_calls + 1), unlike)
+def followed_by(state: State, trained: Bank, least: float) -> State:
+    """With the bank of one more call, which counts for its share of all calls, or for ``least``."""
+    share = max(LEAST_SHARE, 1 / (state.n_calls + 1), least)
     if share >= 1:
         return replace(state.with_bank(trained), n_calls=1)
     mean = between(state.bank, trained, share)

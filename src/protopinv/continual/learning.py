@@ -80,7 +80,9 @@ def update(state: State, new: New, settings: Settings) -> Updated:
     learned = replace(call.state, memory=memory)
     if call.grows:
         return Updated(learned.with_bank(model.bank), model.history)
-    return Updated(followed_by(learned, model.bank, call.share), model.history)
+    # the mean over calls forgets what the memory forgets
+    least = max(call.share, settings.decay)
+    return Updated(followed_by(learned, model.bank, least), model.history)
 
 
 def _understood(state: State, new: New, settings: Settings) -> Call:
@@ -89,8 +91,6 @@ def _understood(state: State, new: New, settings: Settings) -> Call:
     groups = state.objective.groups(new.targets.cpu())
     known = state.memory.masses(n_groups) > 0  # what is forgotten only now is not new
     if settings.decay:
-        # the world has changed: no more means over calls
-        state = state.with_bank(state.to_train)
         state = replace(state, memory=state.memory.weakened(1 - settings.decay))
     if not bool(known[groups].all()):
         state = replace(state.with_bank(state.bank), memory=opened(state.memory, new))
