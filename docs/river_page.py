@@ -81,7 +81,7 @@ Where a change is still to come, the first third cannot know of it: a decay chos
 on both generated streams. Choosing before every batch comes within two points of what hindsight
 would have chosen, and within 0.05 of its error. It costs a model for every decay. Where there can
 be only one, `decay=0.6` is within one point of the best decay on all of these streams, and within
-0.05 of its error; on *ImageSegments*, where nothing changes, it costs less than seeds differ.
+0.05 of its error; on *ImageSegments*, where nothing changes, that is its price.
 
 A decay is forgotten at every call, so smaller batches need a smaller one: what one call with 0.6
 forgets, two calls with 0.37 forget together.
