@@ -141,7 +141,7 @@ class UserFigures:
         return PeerRun(spent, score, epochs)
 
     def one_row(self) -> Mapping[str, Any]:
-        """predict_proba of one row, on the host, by networks of about as many numbers."""
+        """predict_proba of one row, on the host."""
         return self._prediction(1, QUICK_CALLS if self.quick else ONE_ROW_CALLS)
 
     def many_rows(self) -> Mapping[str, Any]:
@@ -184,16 +184,22 @@ class UserFigures:
         return {"seconds": medians(works, repeats=3, device="cpu"), "checked": True}
 
     def _prediction(self, n: int, calls: int) -> Mapping[str, Any]:
+        """By one bank, a network of as many numbers as the peer, and by five, as is the default."""
         X, y = self._all_rows()
         some = slice(0, 2_000)
-        ours = ProtoPINVClassifier(
-            hidden_sizes=PEER_WIDTH,
-            effort="quick",
-            max_epochs=2,
-            warmup_epochs=1,
-            random_state=0,
-            device="cpu",
-        ).fit(X[some], y[some])
+        one, five = (
+            ProtoPINVClassifier(
+                hidden_sizes=PEER_WIDTH,
+                n_members=n_members,
+                scaling="global",
+                max_epochs=2,
+                warmup_epochs=1,
+                early_stopping=False,
+                random_state=0,
+                device="cpu",
+            ).fit(X[some], y[some])
+            for n_members in (1, 5)
+        )
         with _quiet():
             peer = MLPClassifier((PEER_WIDTH,), max_iter=2, random_state=0).fit(X[some], y[some])
         rows = _pixels(self.task.test.X[:n])
@@ -202,7 +208,10 @@ class UserFigures:
             for _ in range(calls):
                 model.predict_proba(rows)
 
-        works = {"ours": partial(many, ours), "peer": partial(many, peer)}
+        works = {
+            name: partial(many, model)
+            for name, model in (("ours", one), ("five banks", five), ("peer", peer))
+        }
         found = medians(works, repeats=self.repeats, device="cpu")
         return {"seconds": {name: value / calls for name, value in found.items()}, "rows": n}
 
