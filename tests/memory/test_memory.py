@@ -259,3 +259,14 @@ def test_a_wider_memory_is_that_of_rows_with_zeros(limit: int) -> None:
             moments(memory, group), (mass, mean[along], scatter[along][:, along]), strict=True
         ):
             torch.testing.assert_close(now, known)
+
+
+def test_it_does_not_matter_how_many_tails_are_looked_at_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = begun(*rows(), limit=80)
+    monkeypatch.setattr("protopinv.memory.memory.TAIL_ROWS", 7)
+    apart = begun(*rows(), limit=80)
+    assert whole.tail_scatter is not None
+    torch.testing.assert_close(apart.tail_mean, whole.tail_mean)
+    torch.testing.assert_close(apart.tail_scatter, whole.tail_scatter)

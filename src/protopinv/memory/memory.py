@@ -20,6 +20,8 @@ PARTS_OF_A_GROUP, MOST_PARTS = 10, 100
 DIRECTION_ROWS = 10_000
 # A part of fewer rows than this is forgotten.
 GONE = 1e-6
+# Rows whose tails are looked at together: all at once would be a copy of the data in float64.
+TAIL_ROWS = 4_096
 # Up to so many rows are clustered on the host, where many small steps cost least.
 HOST_ROWS = 200_000
 
@@ -90,8 +92,7 @@ class Memory:
         parts = self._with_parts(heads, groups, weight, n_groups, generator)
         if self.basis is None:
             return replace(self, parts=parts)
-        tails = Z.double() - heads.double() @ self.basis.to(Z.device).T
-        mean, scatter = self._tails(tails, groups, weight.double(), n_groups)
+        mean, scatter = self._tails(Z, heads, groups, weight.double(), n_groups)
         return replace(self, parts=parts, tail_mean=mean, tail_scatter=scatter)
 
     def _heads(self, Z: Float[Tensor, "n m"]) -> Float[Tensor, "n r"]:
@@ -144,21 +145,31 @@ class Memory:
         return unlike
 
     def _tails(
-        self, T: Float[Tensor, "n m"], groups: Tensor, weight: Tensor, n_groups: int
+        self, Z: Tensor, heads: Tensor, groups: Tensor, weight: Tensor, n_groups: int
     ) -> tuple[Float[Tensor, "g m"], Float[Tensor, "g m"]]:
-        """Means and scatter of the tails of every group, with more rows."""
+        """Means and scatter of the tails of every group, with more rows, some of them at a time."""
         mean, scatter = (_rows_up_to(t, n_groups) for t in (self.tail_mean, self.tail_scatter))
-        before = self.masses(n_groups)
+        before, across = self.masses(n_groups), self._across(Z.device)
         for group in groups.unique().tolist():
-            X, w = T[groups == group], weight[groups == group]
-            mass = float(w.sum())
-            new = w @ X / mass
-            squares = (w @ (X - new).square()).cpu()
-            new = new.cpu()
+            chosen = (groups == group).nonzero()[:, 0]
+            pieces, mass = chosen.split(TAIL_ROWS), float(weight[chosen].sum())
+            new = sum(weight[p] @ (Z[p].double() - heads[p].double() @ across) for p in pieces)
+            new = torch.as_tensor(new) / mass
+            squares = sum(
+                weight[p] @ (Z[p].double() - heads[p].double() @ across - new).square()
+                for p in pieces
+            )
+            squares, new = torch.as_tensor(squares).cpu(), new.cpu()
             off, share = new - mean[group], mass / (float(before[group]) + mass)
             scatter[group] += squares + off.square() * float(before[group]) * share
             mean[group] += off * share
         return mean, scatter
+
+    def _across(self, device: torch.device) -> Float[Tensor, "r m"]:
+        """From directions back to features."""
+        if self.basis is None:
+            raise AssertionError("there is no tail")
+        return self.basis.to(device).T
 
     def _most_parts(self, n_groups: int) -> int:
         """Of one group: as many as the limit has room for, at least one."""
