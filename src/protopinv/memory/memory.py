@@ -149,27 +149,27 @@ class Memory:
     ) -> tuple[Float[Tensor, "g m"], Float[Tensor, "g m"]]:
         """Means and scatter of the tails of every group, with more rows, some of them at a time."""
         mean, scatter = (_rows_up_to(t, n_groups) for t in (self.tail_mean, self.tail_scatter))
-        before, across = self.masses(n_groups), self._across(Z.device)
+        before = self.masses(n_groups)
         for group in groups.unique().tolist():
             chosen = (groups == group).nonzero()[:, 0]
             pieces, mass = chosen.split(TAIL_ROWS), float(weight[chosen].sum())
-            new = sum(weight[p] @ (Z[p].double() - heads[p].double() @ across) for p in pieces)
-            new = torch.as_tensor(new) / mass
-            squares = sum(
-                weight[p] @ (Z[p].double() - heads[p].double() @ across - new).square()
-                for p in pieces
-            )
-            squares, new = torch.as_tensor(squares).cpu(), new.cpu()
+            sums, squares = Z.new_zeros(2, Z.shape[1], dtype=torch.float64)
+            for piece in pieces:
+                sums += weight[piece] @ self._tail(Z[piece], heads[piece])
+            new = sums / mass
+            for piece in pieces:
+                squares += weight[piece] @ (self._tail(Z[piece], heads[piece]) - new).square()
+            new, squares = new.cpu(), squares.cpu()
             off, share = new - mean[group], mass / (float(before[group]) + mass)
             scatter[group] += squares + off.square() * float(before[group]) * share
             mean[group] += off * share
         return mean, scatter
 
-    def _across(self, device: torch.device) -> Float[Tensor, "r m"]:
-        """From directions back to features."""
+    def _tail(self, Z: Float[Tensor, "n m"], heads: Float[Tensor, "n r"]) -> Float[Tensor, "n m"]:
+        """What rows have across the directions."""
         if self.basis is None:
             raise AssertionError("there is no tail")
-        return self.basis.to(device).T
+        return Z.double() - heads.double() @ self.basis.to(Z.device).T
 
     def _most_parts(self, n_groups: int) -> int:
         """Of one group: as many as the limit has room for, at least one."""
