@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from results_page import recipe
@@ -247,7 +248,8 @@ def _panels(part: str, record: Record) -> list[Panel]:
         places = list(dict.fromkeys("/".join(key.split("/")[:2]) for key in record["cells"]))
         # fine-tuning falls so far that the others could not be told apart
         out = ("joint", "fine-tuning")
-        return [_stages(record, place, 2, "classes seen", 2, out) for place in places]
+        panels = [_stages(record, place, 2, "classes seen", 2, out) for place in places]
+        return [replace(panel, legend=n == 0) for n, panel in enumerate(panels)]
     if part == "domains":
         return [_stages(record, place, 1, "stages", 1) for place in names(record, 0)]
     if part == "rows":
