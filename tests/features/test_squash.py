@@ -166,3 +166,26 @@ def test_columns_that_come_later_are_left_alone(fit):
     assert wider.fault() is None
     torch.testing.assert_close(wider.features(more)[:, places], front.features(X))
     assert (wider.features(more)[:, 1] == 100).all()
+
+
+@pytest.mark.parametrize("scaling", ["auto", "squash", "clip"])
+@pytest.mark.parametrize("share", [0.0005, 0.01])
+@pytest.mark.parametrize("often_zero", [False, True])
+def test_a_few_absurd_numbers_do_not_silence_their_column(
+    scaling: str, share: float, often_zero: bool
+):
+    random = np.random.default_rng(0)
+    X = random.standard_normal((2_000, 2))
+    if often_zero:  # so that the middle half of the column has no width
+        X[random.random(2_000) < 0.6, 0] = 0
+    y = (X[:, 0] > 0.5).astype(int)
+    clean = _accuracy(X, y, scaling)
+    X[random.choice(2_000, int(2_000 * share), replace=False), 0] = 1e12
+    assert _accuracy(X, y, scaling) > clean - 0.02 - share
+
+
+def _accuracy(X: np.ndarray, y: np.ndarray, scaling: str) -> float:
+    model = ProtoPINVClassifier(
+        effort="quick", n_members=1, max_epochs=30, scaling=scaling, random_state=0, device="cpu"
+    )
+    return model.fit(X[:1_200], y[:1_200]).score(X[1_200:], y[1_200:])

@@ -167,15 +167,25 @@ class _Spread:
         """Medians, and widths of the chosen columns."""
         low, centre, high = weighted_quantiles(X, self.share, (0.25, 0.5, 0.75))
         middle = (high - low) / MIDDLE_HALF
-        # half of the values may be one and the same
-        width = torch.where(middle > 1e-9 * self.sd, middle, self.sd)
+        # half of the values may be one and the same: then those that differ from it tell the width,
+        # by their median, so that a few absurd ones have no say
+        apart = (X - centre).abs()
+        rounding = 1e-12 * torch.maximum(low.abs(), high.abs())
+        same = self.share @ (apart <= rounding).to(apart.dtype)
+        (typical,) = weighted_quantiles(apart, self.share, [(1 + same) / 2])
+        width = torch.where(middle > rounding, middle, typical)
         return centre, torch.where(chosen, width, 1.0)
 
 
 def weighted_quantiles(
-    X: Float[Tensor, "n d"], share: Float[Tensor, " n"], levels: Sequence[float]
+    X: Float[Tensor, "n d"],
+    share: Float[Tensor, " n"],
+    levels: Sequence[float | Float[Tensor, " d"]],
 ) -> list[Float[Tensor, " d"]]:
-    """For each level the number that so much of the mass is at or below, of every column."""
+    """For each level the number that so much of the mass is at or below, of every column.
+
+    A level is the same for all columns, or has a number for each.
+    """
     values, order = X.sort(dim=0)
     below = share[order].cumsum(0)
     found = []
