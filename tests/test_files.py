@@ -2,6 +2,9 @@
 
 import os
 import resource
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +57,74 @@ def test_the_file_is_as_readable_as_any_other(tmp_path: Path) -> None:
     with replacing(tmp_path / "ours"):
         pass
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_permissions_of_a_file_that_is_replaced_stay(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "mine"
+    path.touch()
+    path.chmod(mode)
+    with replacing(path) as temporary:
+        assert temporary.stat().st_mode & 0o777 == mode  # nobody else may read it on the way
+        temporary.write_text("new")
+    assert path.stat().st_mode & 0o777 == mode
+    assert path.read_text() == "new"
+
+
+def test_the_mask_of_the_process_is_never_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It belongs to all threads: a file that another one makes meanwhile would get its mode."""
+
+    def refused(mask: int) -> int:
+        raise AssertionError(f"the mask was set to {mask:o}")
+
+    monkeypatch.setattr(os, "umask", refused)
+    for _ in range(2):
+        with replacing(tmp_path / "ours"):
+            pass
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from protopinv.files import replacing
+with replacing(Path(sys.argv[1])) as temporary:
+    temporary.write_text("half")
+    print(temporary.name, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_later_write_removes_what_a_killed_one_left_and_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+    command = [sys.executable, "-c", WRITER, str(path)]
+    killed, alive = (subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2))
+    try:
+        names = {process: process.stdout.readline().strip() for process in (killed, alive)}
+        assert {item.name for item in tmp_path.iterdir()} == {"out.txt", *names.values()}
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        with replacing(path) as temporary:
+            temporary.write_text("new")
+        assert {item.name for item in tmp_path.iterdir()} == {"out.txt", names[alive]}
+        assert path.read_text() == "new"
+    finally:
+        for process in (killed, alive):
+            process.kill()
+            process.communicate()
+
+
+def test_only_files_are_taken_for_abandoned(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / ".protopinv-link").symlink_to(tmp_path / "precious")
+    os.mkfifo(tmp_path / ".protopinv-pipe")
+    (tmp_path / ".protopinv-folder").mkdir()
+    before = {item.name for item in tmp_path.iterdir()}
+    with replacing(tmp_path / "out.txt"):
+        pass
+    assert {item.name for item in tmp_path.iterdir()} == {"out.txt", *before}
 
 
 def test_pipes_folders_and_long_names_are_refused(tmp_path: Path) -> None:

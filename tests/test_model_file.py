@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+import resource
 import struct
 from pathlib import Path
 
@@ -300,17 +301,15 @@ def test_a_history_that_is_not_finite_is_kept(model: ProtoPINVClassifier, path: 
 
 
 def test_a_failed_save_leaves_the_old_file_and_nothing_else(
-    model: ProtoPINVClassifier, path: Path, monkeypatch: pytest.MonkeyPatch
+    model: ProtoPINVClassifier, path: Path
 ) -> None:
-    before = path.read_bytes()
-
-    def full_disk(_tensors: object, target: Path, **_: object) -> None:
-        Path(target).write_bytes(b"half")
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr("protopinv.model_file.file.save_file", full_disk)
-    with pytest.raises(OSError, match="No space left"):
-        model.save(path)
+    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
+    try:
+        with pytest.raises(OutputError, match=r"model\.safetensors was not \(File too large\)"):
+            model.save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_bytes() == before
     assert [item.name for item in path.parent.iterdir()] == [path.name]
 

@@ -1,14 +1,23 @@
 """Files: written whole or not at all, and looked for without an exception."""
 
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import secrets
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from protopinv.errors import OutputError, ProtoPINVError
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    HAS_LOCKS = False
+else:
+    HAS_LOCKS = True
+
 LONGEST_NAME = 255
+TEMPORARY = ".protopinv-"
 
 
 @contextmanager
@@ -16,20 +25,18 @@ def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside ``path``; on a clean exit it is synced to disk and renamed over it.
 
     After an error the temporary file is removed and whatever stood at ``path`` is untouched. What
-    the system refuses in between is an OutputError about ``path``.
+    the system refuses in between is an OutputError about ``path``. Permissions of a file that is
+    replaced stay. Temporary files that killed processes have left in the folder are removed.
     """
     require_file(path)
     try:
         target = path.resolve()  # through a link to the file it names
-        temporary = _temporary_beside(target)
-        try:
+        _remove_abandoned(target.parent)
+        with _temporary_beside(target) as temporary:
             yield temporary
-            temporary.chmod(0o666 & ~_umask())  # mkstemp makes private files; ours are ordinary
             _sync(temporary)
             temporary.replace(target)
             _sync(target.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
     except ProtoPINVError:
         raise
     except OSError as error:
@@ -75,7 +82,8 @@ def _require_file(path: Path, target: Path) -> None:
             f"An output that exists must be writable. {path} is read-only. Choose another name, "
             "or change its permissions."
         )
-    _temporary_beside(target).unlink()
+    with _temporary_beside(target):
+        pass
 
 
 def _may_be_written(path: Path) -> bool:
@@ -83,10 +91,55 @@ def _may_be_written(path: Path) -> bool:
     return os.access(path, os.W_OK) and bool(path.stat().st_mode & 0o222)
 
 
-def _temporary_beside(path: Path) -> Path:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".protopinv-")
-    os.close(handle)
-    return Path(name)
+@contextmanager
+def _temporary_beside(target: Path) -> Iterator[Path]:
+    """A new file that may be read by whom the target may, gone at the end unless it was renamed.
+
+    While it is in use it is locked. The system gives the lock back however the process ends, so
+    that a file without one is abandoned, whichever host or container its process ran in.
+    """
+    temporary, descriptor = _created(target)
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _created(target: Path) -> tuple[Path, int | None]:
+    """A new file, and the descriptor that holds its lock."""
+    mode = target.stat().st_mode & 0o777 if target.exists() else None
+    while True:
+        path = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+        descriptor = os.open(path, flags, 0o666 if mode is None else mode)
+        if mode is not None:
+            path.chmod(mode)  # the mask of the process took some of it
+        if not HAS_LOCKS:
+            os.close(descriptor)  # Windows renames no file that is open
+            return path, None
+        with suppress(OSError):  # file systems without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:  # otherwise it was seen without its lock, and removed
+            return path, descriptor
+        os.close(descriptor)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove temporary files of processes that are gone, as far as the system lets us."""
+    if not HAS_LOCKS:
+        return
+    for path in folder.glob(f"{TEMPORARY}*"):
+        with suppress(OSError):  # locked, of somebody else, or gone meanwhile
+            if not stat.S_ISREG(path.lstat().st_mode):
+                continue
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(descriptor)
 
 
 def _reason(error: Exception) -> str:
@@ -94,6 +147,13 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return "its links go in circles"
+
+
+def require_ending(path: Path, endings: Sequence[str], what: str) -> None:
+    """Raise OutputError unless the name ends as such files do, so that it tells what is inside."""
+    if path.suffix.lower() not in endings:
+        one = endings[0] if len(endings) == 1 else f"one of {', '.join(endings)}"
+        raise OutputError(f"The name of {what} must end in {one}. Got {path.name!r}. Rename it.")
 
 
 def is_file(path: Path) -> bool:
@@ -110,12 +170,6 @@ def is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:
         return False
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def _sync(path: Path) -> None:

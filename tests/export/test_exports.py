@@ -50,6 +50,19 @@ def run(command: list[str]) -> str:
     return done.stdout
 
 
+@pytest.mark.parametrize("name", ["net.h", "net_test.c"])
+def test_a_file_that_nobody_named_is_replaced_by_an_export_only_if_it_is_one(
+    tmp_path: Path, name: str
+) -> None:
+    for _ in range(2):
+        model("number").export(tmp_path / "net.c")
+    (tmp_path / name).write_text("/* of another program */\n")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(OutputError, match=rf"{name} is a file of another program\. Rename it"):
+        model("number").export(tmp_path / "net.c")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_description_does_what_the_model_does(kind: str) -> None:
     X, described = flat(kind), describe(saved_model(model(kind)))

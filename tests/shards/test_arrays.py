@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -123,6 +124,16 @@ def test_an_item_is_made_while_the_one_before_is_used() -> None:
         time.sleep(0.01)
     assert 1 in made
     items.close()
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a folder in memory")
+def test_a_cache_goes_to_a_disk_by_itself(rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y, _ = rows
+    monkeypatch.setattr(tempfile, "tempdir", "/dev/shm")
+    source = cached(BatchRows(lambda _: (X, y), 1, cache="auto"))
+    if isinstance(source, CachedRows):  # there may be no disk at all
+        assert os.fstat(source._file.fileno()).st_dev != Path("/dev/shm").stat().st_dev
+    assert isinstance(cached(BatchRows(lambda _: (X, y), 1, cache="/dev/shm")), CachedRows)
 
 
 def test_a_cache_gives_the_same_rows_without_asking_again(rows, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from protopinv.errors import ExportError
+from protopinv.errors import ExportError, OutputError
 from protopinv.export.c import write_c
 from protopinv.export.c_int8 import write_c_int8
 from protopinv.export.c_source import Source
@@ -42,6 +42,8 @@ HEADERS = frozenset(
         *("stdlib", "string", "tgmath", "time", "wchar", "wctype"),
     )
 )
+# How the files begin that are written beside one of C, without being named.
+OURS = (b"/* Written by protopinv ", b"/* Stored cases: cc ")
 FILE_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
 
 
@@ -114,6 +116,8 @@ def _write_c(
             f"The header of an export must not hide one of C's own. {path.stem}.h is one. Rename "
             "it."
         )
+    for beside in _beside(path):
+        _require_ours(beside, path)
     name, outputs = identifier(path.stem), rounded_outputs(description)
     if dtype == "int8":
         if description.encode is not None:
@@ -133,16 +137,32 @@ def _write_c(
 
 def _save(source: Source, path: Path) -> tuple[Path, ...]:
     """The network, its header beside it, and a program of stored cases."""
-    texts = {
-        path: source.code,
-        path.with_suffix(".h"): source.header,
-        path.with_name(f"{path.stem}_test.c"): source.test,
-    }
+    header, test = _beside(path)
+    texts = {path: source.code, header: source.header, test: source.test}
     with ExitStack() as all_or_none:
         for place, text in texts.items():
             temporary = all_or_none.enter_context(replacing(place))
             temporary.write_text(text, encoding="ascii")
     return tuple(texts)
+
+
+def _beside(path: Path) -> tuple[Path, Path]:
+    """Where the header and the program of stored cases go."""
+    return path.with_suffix(".h"), path.with_name(f"{path.stem}_test.c")
+
+
+def _require_ours(beside: Path, path: Path) -> None:
+    """Raise OutputError if a file that nobody named would be replaced, unless it is an export."""
+    require_file(beside)
+    if not beside.exists():
+        return
+    with beside.open("rb") as file:
+        start = file.read(max(map(len, OURS)))
+    if not start.startswith(OURS):
+        raise OutputError(
+            f"An export in C writes {beside.name} beside {path.name}, over an earlier export only. "
+            f"{beside} is a file of another program. Rename it, or export under another name."
+        )
 
 
 def rounded_outputs(description: Description) -> Outputs:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
-from safetensors.torch import save_file
+from safetensors.torch import save as safetensors_bytes
 from torch import Tensor
 
 from protopinv import tables
@@ -106,7 +106,7 @@ def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
             "Names of features, classes and parameters together make it longer. Shorten them."
         )
     with replacing(Path(path)) as temporary:
-        save_file(tensors, temporary, metadata={FORMAT: text})
+        temporary.write_bytes(safetensors_bytes(tensors, metadata={FORMAT: text}))
 
 
 def load(path: str | Path) -> SavedModel:

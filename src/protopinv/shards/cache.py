@@ -130,6 +130,31 @@ class CachedRows(RowSource):
         return decoded
 
 
+def _folder(wanted: str | Path) -> Path | None:
+    """Where the cache goes; by itself it goes to a disk, as folders in memory would fill that."""
+    if wanted != "auto":
+        return Path(wanted)
+    folders = (Path(tempfile.gettempdir()), Path("/var/tmp"))  # noqa: S108 - files without a name
+    usable = (each for each in folders if each.is_dir() and os.access(each, os.W_OK))
+    return next((each for each in usable if not _is_in_memory(each)), None)
+
+
+def _is_in_memory(folder: Path) -> bool:
+    """Whether files there take memory, as far as Linux tells."""
+    device = folder.stat().st_dev
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    number = f"{os.major(device)}:{os.minor(device)}"
+    kinds = [
+        line.partition(" - ")[2].split()[0]
+        for line in mounts.splitlines()
+        if line.split()[2] == number
+    ]
+    return any(kind in ("tmpfs", "ramfs") for kind in kinds)
+
+
 def _row_bytes(part: NDArray[Any]) -> int:
     return part.dtype.itemsize * math.prod(part.shape[1:])
 
@@ -138,7 +163,9 @@ def cached(source: RowSource) -> RowSource:
     """The source behind a cache, where it asks for one and the disk has room."""
     if source.cache is None or not hasattr(os, "preadv"):
         return source
-    folder = Path(tempfile.gettempdir() if source.cache == "auto" else source.cache)
+    folder = _folder(source.cache)
+    if folder is None:
+        return source
     if not folder.is_dir():
         raise DataError(
             f"A cache needs a folder that exists. There is no {folder}. Create it, or set "

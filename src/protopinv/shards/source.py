@@ -58,7 +58,7 @@ class RowSource(ABC):
     target a row, given as a plain list. ``n_bytes`` counts what one pass reads, where that is
     known, and ``bytes_read`` about what has been read by this process. While rows take at most
     ``memory`` bytes they are read once and kept. ``cache`` is a folder for a temporary file of rows
-    that were decoded, "auto" for the system's, or None to decode them again for every pass.
+    that were decoded, "auto" for one on a disk, or None to decode them again for every pass.
     """
 
     blocks: tuple[Block, ...]
