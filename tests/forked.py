@@ -6,6 +6,7 @@ imported what they need; what a whole start of Python is for says so, and starts
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -48,6 +49,8 @@ class Started:
 def _run(command: list[str], files: list[Path], variables: dict[str, str], place: str) -> None:
     for number, file in enumerate(files, start=1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)
+    # as in a terminal, also where the tests are a job in the background, which Ctrl-C passes by
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(variables)
     os.chdir(place)

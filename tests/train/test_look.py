@@ -1,6 +1,8 @@
 """Laws of a look: the candidate with the best folds is kept, as if it had been alone."""
 
 import math
+import os
+import signal
 import time
 from dataclasses import replace
 from typing import Any
@@ -112,6 +114,24 @@ def test_control_c_in_a_look_keeps_the_best_so_far() -> None:
     assert model.history.n_epochs == round(LOOK * PLAIN.max_epochs)
     assert [math.isfinite(each.held_loss) for each in model.tried] == [True, True, False]
     assert model.config == PLAIN
+
+
+def test_control_c_ends_every_thread_after_its_next_step() -> None:
+    """No thread goes on to the end of its epoch."""
+    batches = [replace(each, batch_size=1, max_epochs=100) for each in (PLAIN, LAME)]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def press(report: EpochReport) -> None:
+        if (report.look, report.epoch) == (0, 0):
+            os.kill(os.getpid(), signal.SIGINT)  # the main thread hears it
+
+    try:
+        model = trained(*batches, observer=press, workers=2)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert model.history.ending == "interrupted"
+    assert model.history.n_epochs <= 1
+    assert model.history.steps < 2 * 120 * PLAIN.n_members
 
 
 def test_an_observer_may_end_all_of_it_in_a_look() -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -36,7 +37,7 @@ class ExitCode(IntEnum):
     CHECKPOINT = 8, "A checkpoint is missing, damaged, or of another training."
     RANKS = 9, "A process of a job was lost, or the processes disagree."
     EXPORT = 10, "The model cannot be written in the format that was asked for."
-    INTERRUPTED = 130, "Ctrl-C; a training or a search has saved the best so far."
+    INTERRUPTED = 130, "Ctrl-C; what a training or a search had reached is in NAME.unfinished."
 
 
 _CODES: dict[type[errors.ProtoPINVError], ExitCode] = {
@@ -66,6 +67,15 @@ def one_line(error: BaseException | str) -> str:
 def say(text: str) -> None:
     """Talk, on stderr."""
     print(text, file=sys.stderr)
+
+
+def place_for(output: Path, *, interrupted: bool) -> Path:
+    """Where a model goes: one that is not finished beside its place, where a good one may be."""
+    if not interrupted:
+        return output
+    beside = output.with_name(f"{output.stem}.unfinished{output.suffix}")
+    say(f"interrupted: what was reached goes to {beside}; nothing was written to {output}")
+    return beside
 
 
 def leave(*, interrupted: bool) -> None:

@@ -24,7 +24,7 @@ from protopinv.cli.options import (
     parse_hyperparameters,
     with_hyperparameters,
 )
-from protopinv.cli.output import answer, leave, say
+from protopinv.cli.output import answer, leave, place_for, say
 from protopinv.cli.tasks import Task, chosen_task, estimator_for, sizes_of, validation
 
 if TYPE_CHECKING:
@@ -139,9 +139,11 @@ def train(
         return
     for line in (*(() if rows is None else rows.said), *told(estimator.table_)):
         say(line)
+    history, sizes = estimator.history_, sizes_of(estimator)
+    interrupted = history.ending == "interrupted"
+    output = place_for(output, interrupted=interrupted)
     estimator.save(output)
     say(f"saved {output}")
-    history, sizes = estimator.history_, sizes_of(estimator)
     n_rows = source.n_rows if source is not None else len(rows.X) if rows is not None else 0
     answer(
         {
@@ -162,9 +164,9 @@ def train(
         },
         as_json=as_json,
     )
-    if history.ending == "interrupted" and checkpoint is not None:
+    if interrupted and checkpoint is not None:
         say(f"wrote {checkpoint}; the same command with --resume goes on from there")
-    leave(interrupted=history.ending == "interrupted")
+    leave(interrupted=interrupted)
 
 
 def _callbacks(log: Path | None, tensorboard: Path | None) -> "list[Callback]":

@@ -18,7 +18,7 @@ from protopinv.cli.options import (
     Separator,
     Target,
 )
-from protopinv.cli.output import answer, leave, say
+from protopinv.cli.output import answer, leave, place_for, say
 from protopinv.cli.tasks import Task, chosen_task, estimator_for, validation
 
 
@@ -67,6 +67,7 @@ def tune(
         random_state=seed,
         verbose=int(sys.stderr.isatty()),
     )
+    output = place_for(output, interrupted=found.interrupted)
     found.model.save(output)
     say(f"saved {output}")
     answer(

@@ -180,13 +180,15 @@ class Checkpoints:
         return first
 
     @contextmanager
-    def signals(self) -> Iterator[None]:
+    def signals(self) -> Iterator[threading.Event]:
         """In here Ctrl-C and SIGTERM end the training after the next step, with a checkpoint.
 
-        A second Ctrl-C ends it at once.
+        A second Ctrl-C ends it at once. A signal that this process ignores stays ignored. The event
+        is for those who must end sooner than the next checkpoint.
         """
+        ends = threading.Event()
         if threading.current_thread() is not threading.main_thread():
-            yield
+            yield ends
             return
 
         def stop(_: int, __: Any) -> None:
@@ -194,10 +196,11 @@ class Checkpoints:
             if self._signalled > 1:
                 raise KeyboardInterrupt
 
-        kinds = (signal.SIGINT, signal.SIGTERM)
+        both = (signal.SIGINT, signal.SIGTERM)
+        kinds = [kind for kind in both if signal.getsignal(kind) is not signal.SIG_IGN]
         before = [signal.signal(kind, stop) for kind in kinds]
         try:
-            yield
+            yield ends
         finally:
             for kind, handler in zip(kinds, before, strict=True):
                 signal.signal(kind, handler)

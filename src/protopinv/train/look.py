@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from threading import Lock
+from threading import Event, Lock
 
 from protopinv.errors import TrainingError
 from protopinv.train.checkpoint import Checkpoints
@@ -41,23 +41,20 @@ def best_of(
     *,
     workers: int = 1,
     checkpoints: Checkpoints | None = None,
+    stop: Event,
 ) -> tuple[Run, tuple[Tried, ...]]:
     """The training to go on with: that of the only candidate, or of the one that looks best.
 
     ``loss_of`` says how good one is after its look, the lowest being best. A candidate that cannot
     be trained is passed over, unless none can. With ``checkpoints`` looks are taken one after
-    another, and go on where they were.
+    another, and go on where they were. Once ``stop`` is set all trainings end after their next
+    step.
     """
     if len(candidates) == 1:
         run = begun(candidates[0])
         return run if checkpoints is None else checkpoints.watch(0, run), ()
-    looks = _Looks(candidates, begun, loss_of, observer, checkpoints)
-    workers = workers if checkpoints is None else 1
-    if workers == 1:
-        for number in range(len(candidates)):
-            looks.take(number)
-    else:
-        looks.take_all(min(workers, len(candidates)))
+    looks = _Looks(candidates, begun, loss_of, observer, checkpoints, stop)
+    looks.take_all(min(workers if checkpoints is None else 1, len(candidates)))
     return looks.best()
 
 
@@ -70,9 +67,11 @@ class _Looks:
         begun: Callable[[TrainConfig], Run],
         loss_of: Callable[[Run], float],
         observer: Observer | None,
-        checkpoints: Checkpoints | None = None,
+        checkpoints: Checkpoints | None,
+        stop: Event,
     ) -> None:
         self._checkpoints = checkpoints
+        self._stop = stop
         self._losses: dict[int, float] = {}
         self._candidates = candidates
         self._begun = begun
@@ -96,8 +95,8 @@ class _Looks:
         except TrainingError as error:
             self._errors.append(error)
             return
-        self._runs[number] = run
         self._losses[number] = self._loss_of(run)
+        self._runs[number] = run
         self._is_over = self._is_over or run.told_to_stop
         if run.was_interrupted:
             self._is_over = self._was_interrupted = True
@@ -105,22 +104,22 @@ class _Looks:
             self._losses[number] = self._checkpoints.look_is_over(number, self._losses[number])
 
     def take_all(self, workers: int) -> None:
-        """The same with all candidates, in threads; Ctrl-C comes to this one and ends them."""
+        """Look at all candidates, here or in threads; Ctrl-C comes to this one and ends them."""
+        numbers = range(len(self._candidates))
         with ThreadPoolExecutor(workers) as pool:
-            futures = [pool.submit(self.take, number) for number in range(len(self._candidates))]
+            look = map if workers == 1 else pool.map
             try:
-                for future in futures:
-                    future.result()
+                for _ in look(self.take, numbers):
+                    pass
             except KeyboardInterrupt:
                 self._is_over = self._was_interrupted = True
-                for future in futures:
-                    future.cancel()
+                self._stop.set()
 
     def best(self) -> tuple[Run, tuple[Tried, ...]]:
         """The one with the lowest loss, the first of several, and what there was to choose from."""
         if not self._runs:
-            raise self._errors[0] if self._errors else KeyboardInterrupt
-        losses = self._losses
+            raise KeyboardInterrupt if self._was_interrupted else self._errors[0]
+        losses = {number: self._losses[number] for number in self._runs}
         chosen = self._runs[min(losses, key=lambda number: (losses[number], number))]
         if self._is_over:
             chosen.end("interrupted" if self._was_interrupted else "stopped early")

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from math import prod
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -25,14 +25,16 @@ from protopinv.train.checkpoint import Checkpoints
 from protopinv.train.config import TrainConfig
 from protopinv.train.cross import EpochChoice
 from protopinv.train.history import History, mean_history
+from protopinv.train.interrupts import control_c
 from protopinv.train.look import Tried, best_of
-from protopinv.train.loop import Observer, Run, train
+from protopinv.train.loop import Observer, Run, StopTraining, train
 from protopinv.train.prepare import Prepared, first_banks, noise_generator, prepare
 from protopinv.train.ranks import ALONE, Ranks
 from protopinv.train.rows import AnyRows, Rows
 from protopinv.train.settle import FOLDS
 from protopinv.train.source import Source
 from protopinv.train.step import SOLVE_TOLERANCE, Step
+from protopinv.train.survey import SAMPLE_ROWS
 
 
 @dataclass(frozen=True)
@@ -143,9 +145,9 @@ class Training:
                 n_members = n_full + FOLDS
         rows = prepared.rows
         consider(self.device, _work(prepared, config, self.objective) * n_members)
-        begun = partial(self._begun, prepared, n_full=n_full, n_members=n_members)
         several = candidates if rows.held is not None else [config]
-        with nullcontext() if self.checkpoints is None else self.checkpoints.signals():
+        with control_c() if self.checkpoints is None else self.checkpoints.signals() as stop:
+            begun = partial(self._begun, prepared, n_full=n_full, n_members=n_members, stop=stop)
             run, tried = best_of(
                 several,
                 begun,
@@ -153,6 +155,7 @@ class Training:
                 observer,
                 workers=workers,
                 checkpoints=self.checkpoints,
+                stop=stop,
             )
             run.advance(observer=observer)
         self.ranks.require_same(run.step.trained)
@@ -163,18 +166,20 @@ class Training:
         alive = [n for n, history in enumerate(histories) if history.skipped_steps < history.steps]
         kept = (alive or [0])[: config.n_members]
         loss = _constant_loss(step.objective, prepared)
-        sharpness, _ = _sharpness(step, prepared.judged, prepared.validation)
+        judged = _few(prepared.judged) if run.was_interrupted else prepared.judged
+        sharpness, _ = _sharpness(step, judged, prepared.validation)
         bank = step.state.to("cpu").members(kept)
         model = _folded(
             bank, prepared, self.objective, config, [histories[n] for n in kept], loss, sharpness
         )
-        return replace(model, tried=tried, memory=self._remembered(whole))
+        memory = self._remembered(whole, in_haste=run.was_interrupted)
+        return replace(model, tried=tried, memory=memory)
 
-    def _remembered(self, prepared: Prepared) -> Memory | None:
-        """What is kept of the rows, or of some of them where not all are in memory."""
+    def _remembered(self, prepared: Prepared, *, in_haste: bool) -> Memory | None:
+        """What is kept of the rows, or of some of them: not all are here, or Ctrl-C was pressed."""
         if self.memory == 0:
             return None
-        all_here = isinstance(prepared.rows, Rows) and prepared.rows.total is None
+        all_here = isinstance(prepared.rows, Rows) and prepared.rows.total is None and not in_haste
         rows = prepared.rows if all_here and isinstance(prepared.rows, Rows) else prepared.sample
         weight = rows.X.new_ones(len(rows)) if rows.weight is None else rows.weight[0]
         memory = begin_memory(
@@ -188,7 +193,7 @@ class Training:
         return memory if all_here else memory.weakened(prepared.rows.n_total / len(rows))
 
     def _begun(
-        self, prepared: Prepared, config: TrainConfig, *, n_full: int, n_members: int
+        self, prepared: Prepared, config: TrainConfig, *, n_full: int, n_members: int, stop: Event
     ) -> Run:
         """The training of one candidate, before its first step."""
         configs = [config] * n_members
@@ -218,7 +223,22 @@ class Training:
             choice = EpochChoice(
                 step.trained, n_full, config.max_epochs, rows.n_batches(config.batch_size)
             )
-        return Run(step, rows, validation=prepared.validation, choice=choice)
+        run = Run(step, rows, validation=prepared.validation, choice=choice)
+        run.after_step = partial(_end_on, stop)
+        return run
+
+
+def _end_on(stop: Event, _: Run) -> None:
+    """After a step, in whichever thread it was taken."""
+    if stop.is_set():
+        raise StopTraining
+
+
+def _few(rows: Rows | None) -> Rows | None:
+    """Some rows from first to last, as many as are judged in no time."""
+    if rows is None or len(rows) <= SAMPLE_ROWS:
+        return rows
+    return rows.taken(torch.linspace(0, len(rows) - 1, SAMPLE_ROWS, device=rows.X.device).long())
 
 
 def _work(prepared: Prepared, config: TrainConfig, objective: Objective) -> float:
@@ -240,6 +260,8 @@ def _look_loss(prepared: Prepared, run: Run) -> float:
     Smoothed labels make for shy answers, which do not say that a candidate is worse.
     """
     lowest = math.inf if run.folds is None else run.folds.choice.lowest_on_host()
+    if run.was_interrupted:  # a pass over all rows takes a while
+        return lowest
     return min(lowest, _sharpness(run.step, prepared.judged, prepared.validation)[1])
 
 
