@@ -77,5 +77,9 @@ class UnreadableWarning(UserWarning):
     """Text in a column of numbers or dates that is neither, and counts as a gap."""
 
 
+class ColumnsWarning(UserWarning):
+    """Rows have columns that the model was not fitted on; they are left out."""
+
+
 class CallbackWarning(UserWarning):
     """A callback failed; training went on without it."""

@@ -321,15 +321,60 @@ def test_a_source_is_learned_from_like_arrays(five, fitted, tmp_path) -> None:
     np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
 
 
-def test_a_long_source_is_learned_a_piece_at_a_time(five, fitted, tmp_path, monkeypatch) -> None:
-    X, y = five
+@pytest.fixture
+def pieces(monkeypatch) -> None:
+    """Long sources are learned 150 rows at a time."""
     monkeypatch.setattr("protopinv.estimators.continuing.SOURCE_ROWS", 150)
-    monkeypatch.setattr(ArrayRows, "fits_in_memory", lambda _: False)
     monkeypatch.setattr("protopinv.train.survey.PIECE_NUMBERS", 600)
+
+
+@pytest.mark.usefixtures("pieces")
+def test_a_long_source_is_learned_a_piece_at_a_time(five, fitted, tmp_path) -> None:
+    X, y = five
     model = copied(fitted, tmp_path)
-    model.partial_fit(ArrayRows(X[y >= 3], y[y >= 3]))
+    model.partial_fit(ArrayRows(X[y >= 3], y[y >= 3], memory=0))
     assert model.memory_.parts.rows.sum() == 1_000
     assert model.score(X, y) > 0.85
+
+
+@pytest.mark.usefixtures("pieces")
+def test_a_long_source_forgets_once(five, fitted, tmp_path) -> None:
+    X, y = five
+    X, y = X[y < 3], y[y < 3]
+    model = copied(fitted, tmp_path)
+    model.partial_fit(ArrayRows(X, y, memory=0), decay=0.5)
+    assert float(model.memory_.parts.mass.sum()) == pytest.approx(0.5 * 600 + 600)
+
+
+@pytest.mark.usefixtures("pieces")
+def test_a_long_source_is_learned_whole_or_not_at_all(five, fitted) -> None:
+    X, y = five
+    X = X.copy()
+    X[-1] = np.nan
+    attributes = dict(vars(fitted))
+    with pytest.raises(DataError, match="NaN"):
+        fitted.partial_fit(ArrayRows(X, y, memory=0))
+    assert vars(fitted) == attributes
+
+
+@pytest.mark.usefixtures("pieces")
+def test_the_first_call_is_a_fit_of_a_long_source_too(five) -> None:
+    X, y = five
+    order = y.argsort(kind="stable")  # no piece has more than two classes
+    source = ArrayRows(X[order], y[order], memory=0)
+    fitted, begun = quick().fit(source), quick().partial_fit(source)
+    np.testing.assert_array_equal(fitted.predict_proba(X), begun.predict_proba(X))
+
+
+@pytest.mark.usefixtures("pieces")
+def test_a_piece_that_counts_nothing_is_left_out(five, fitted, tmp_path) -> None:
+    X, y = five
+    weight = (np.arange(len(y)) >= 500).astype(float)
+    model = copied(fitted, tmp_path)
+    model.partial_fit(ArrayRows(X, y, weight, memory=0))
+    assert model.memory_.parts.rows.sum() == 600 + 500
+    with pytest.raises(DataError, match="Some rows must count"):
+        model.partial_fit(ArrayRows(X, y, 0 * weight, memory=0))
 
 
 def test_growing_hardly_changes_answers_and_pruning_says_what_it_cost(

@@ -28,7 +28,7 @@ from protopinv.estimators.door import Checked, data_errors, with_weight
 from protopinv.estimators.frames import averaged, averaged_names
 from protopinv.estimators.parameters import as_estimator, documented
 from protopinv.estimators.resuming import Saving
-from protopinv.estimators.streams import as_source, is_small, with_class_weight
+from protopinv.estimators.streams import is_small, with_class_weight
 from protopinv.estimators.table_stream import unscaled, with_table
 from protopinv.objective import Classes, Labels
 from protopinv.shards import ArrowRows, RowSource
@@ -84,7 +84,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
     def _fit_given(
         self, X: Any, y: Any, sample_weight: Any, callbacks: Callbacks, saving: Saving
     ) -> None:
-        source = as_source(X, y, sample_weight, self.columns)
+        source = self._source_given(X, y, sample_weight, is_more=self._goes_on)
         if source is not None:
             self._fit_labels_of(source, callbacks, saving)
             return
@@ -116,13 +116,14 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
         ``decay`` is the share of the memory of earlier rows to forget, for a world that changes.
         """
         options = {"classes": classes, "decay": require_decay(decay), "observer": observer}
-        source = as_source(X, y, sample_weight, self.columns)
+        is_more = hasattr(self, "network_")
+        source = self._source_given(X, y, sample_weight, is_more=is_more)
         if source is not None:
             return self._learn_source(source, **options)
-        if not hasattr(self, "network_"):
+        if not is_more:
             return self._fit_first(X, y, classes, sample_weight, observer)
         self._check_own_parameters()
-        state, checked = self._state(), self._more(X, y, sample_weight)
+        state, checked = self._state(), self._more(X, y, sample_weight, grows=True)
         if isinstance(self.objective_, Labels):
             refuse_classes(classes)
             self._require_labels(checked.y)

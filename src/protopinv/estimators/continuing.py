@@ -1,7 +1,7 @@
 """What a fitted model can still learn, without the rows it was fitted on."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -23,8 +23,8 @@ from protopinv.continual import (
 )
 from protopinv.errors import ConfigError, DataError, ModelFileError
 from protopinv.estimators.checks import memory_named, resolve_device
-from protopinv.estimators.door import Checked, flat_images
-from protopinv.estimators.frames import checked_frame, encoded_more
+from protopinv.estimators.door import Checked, require_some
+from protopinv.estimators.frames import encoded_more
 from protopinv.estimators.parameters import as_estimator
 from protopinv.estimators.streaming import Streaming
 from protopinv.estimators.streams import joined, pieces_as_they_are
@@ -34,7 +34,6 @@ from protopinv.features import FeatureMap
 from protopinv.memory import Memory, usual_limit
 from protopinv.objective import Objective
 from protopinv.shards import RowSource
-from protopinv.tables import is_frame
 from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import Observer
@@ -68,14 +67,6 @@ class Pruned:
 @as_estimator
 class Continuing(Streaming):
     """Learns more once it is fitted: ``partial_fit``, and what makes banks larger or smaller."""
-
-    def _more(self, X: Any, y: Any, sample_weight: Any) -> Checked:
-        """More rows like those of the fit; with a table, which may have grown, they are coded."""
-        X = flat_images(X)
-        if self.table_ is None:
-            return self._checked(X, y, sample_weight, reset=False)
-        X = X if is_frame(X) else np.asarray(X)
-        return checked_frame(self, X, y, sample_weight, known=self.table_, grows=True)
 
     def _memory(self) -> Memory:
         """What is known of the rows so far; raises ModelFileError where that is nothing."""
@@ -169,28 +160,17 @@ class Continuing(Streaming):
         )
 
     def _learn_source(self, source: RowSource, **options: Any) -> Self:
-        """Rows in files: those of a long source some at a time."""
-        if source.fits_in_memory():
-            X, y, weight = source.load()
-            return self.partial_fit(X, y, sample_weight=weight, **options)  # type: ignore[no-any-return]
-        held: list[Any] = []
-        for piece in pieces_as_they_are(source):
-            held.append(piece)
-            if sum(len(each.X) for each in held) >= SOURCE_ROWS:
-                self._learn_pieces(held, options)
-                held = []
-        if held:
-            self._learn_pieces(held, options)
+        """Rows in files: those of a long source some at a time, all of them or none."""
+        is_first = not hasattr(self, "network_")
+        if is_first and options.get("classes") is None:
+            return self.fit(source, observer=options["observer"])
+        with self._taking(source) as model:
+            for X, y, weight in _counted(_stretches(source)):
+                model.partial_fit(X, y, sample_weight=weight, **options)
+                options["decay"] = 0.0  # of what was known before the call
+        if is_first:
+            self._learn_names(source)
         return self
-
-    def _learn_pieces(self, pieces: Sequence[Any], options: dict[str, Any]) -> None:
-        X = joined([piece.X for piece in pieces])
-        y = np.concatenate([np.asarray(piece.y) for piece in pieces])
-        weight = None
-        if any(piece.weight is not None for piece in pieces):
-            ones = (np.ones(len(p.X)) if p.weight is None else p.weight for p in pieces)
-            weight = np.concatenate(list(ones))
-        self.partial_fit(X, y, sample_weight=weight, **options)
 
     def grow(self, n: int) -> Self:
         """Add ``n`` prototypes to every bank, at rows drawn from the memory.
@@ -239,6 +219,40 @@ class Continuing(Streaming):
         self.n_frozen_ = n_frozen
         cost = judged(before, after, self.objective_)
         return Pruned(bank.n_prototypes, smaller.n_prototypes, *cost)
+
+
+def _stretches(source: RowSource) -> Iterator[tuple[Any, Any, Any]]:
+    """Rows to learn at a time: all of a source that fits in memory, or so many of it."""
+    if source.fits_in_memory():
+        yield source.load()
+        return
+    pieces: list[Any] = []
+    for piece in pieces_as_they_are(source):
+        pieces.append(piece)
+        if sum(len(each.X) for each in pieces) >= SOURCE_ROWS:
+            yield _together(pieces)
+            pieces = []
+    if pieces:
+        yield _together(pieces)
+
+
+def _counted(stretches: Iterator[tuple[Any, Any, Any]]) -> Iterator[tuple[Any, Any, Any]]:
+    """Those in which a row counts; raises DataError if there are none."""
+    is_counted = False
+    for X, y, weight in stretches:
+        if weight is None or np.any(weight):
+            is_counted = True
+            yield X, y, weight
+    if not is_counted:
+        require_some(np.zeros(1))
+
+
+def _together(pieces: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """Rows, targets and weights of all pieces; either all have weights or none has."""
+    X = joined([piece.X for piece in pieces])
+    y = np.concatenate([np.asarray(piece.y) for piece in pieces])
+    weights = [piece.weight for piece in pieces]
+    return X, y, None if weights[0] is None else np.concatenate(weights)
 
 
 def judged(before: Tensor, after: Tensor, objective: Objective) -> tuple[float, float]:

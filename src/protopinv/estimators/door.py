@@ -189,12 +189,13 @@ def checked_weight(sample_weight: Any, X: NDArray[Any]) -> NDArray[np.float64]:
         raise DataError(
             f"Weights of rows must be 0 or more. Row {row} has {weight[row]:g}. Correct it."
         )
-    _require_some(weight)
+    require_some(weight)
     relative: NDArray[np.float64] = weight / weight.max()
     return relative
 
 
-def _require_some(weight: NDArray[np.float64]) -> None:
+def require_some(weight: NDArray[np.float64]) -> None:
+    """Raise DataError where no row counts."""
     if not weight.any():
         raise DataError(
             "Some rows must count. All weights are zero. Give larger ones, or leave them out."
@@ -205,7 +206,7 @@ def with_weight(checked: Checked, weight: NDArray[np.float64] | None) -> Checked
     """The same rows with other weights, those of weight zero left out."""
     if weight is None or weight.all():
         return replace(checked, weight=weight)
-    _require_some(weight)
+    require_some(weight)
     present = weight > 0
     return replace(checked, X=checked.X[present], y=checked.y[present], weight=weight[present])
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from protopinv.callbacks import Callback, Callbacks, TrainingStart
 from protopinv.errors import ConfigError, NotLearnedWarning, SlowRowsWarning
 from protopinv.estimators.checks import hold_out, memory_named, require_number, resolve_device
-from protopinv.estimators.door import Checked, with_image_shape
+from protopinv.estimators.door import Checked, flat_images, with_image_shape
 from protopinv.estimators.frames import checked_frame, encoded, refuse_columns, rows_of
 from protopinv.estimators.parameters import BankParameters, as_estimator
 from protopinv.estimators.resuming import Saving, array_fingerprint, fingerprint, is_resumed
@@ -160,13 +160,20 @@ class ProtoPINV(BankParameters, BankEstimator):
         """Parameters first, then rows: whichever is wrong, nothing has happened yet."""
         self._check_own_parameters()
         config, X = with_image_shape(self.config(), X)
+        if self._goes_on:
+            return config, self._more(X, y, sample_weight, grows=False)
         if is_frame(X) and config.image_shape is None:
-            known = self.table_ if self._goes_on else None
-            return config, checked_frame(
-                self, X, y, sample_weight, known=known, wanted=self.columns
-            )
+            return config, checked_frame(self, X, y, sample_weight, known=None, wanted=self.columns)
         refuse_columns(self.columns)
         return config, self._checked(X, y, sample_weight)
+
+    def _more(self, X: Any, y: Any, sample_weight: Any, *, grows: bool) -> Checked:
+        """More rows like those of the fit; with a table, which may grow, they are coded."""
+        X = flat_images(X)
+        if self.table_ is None:
+            return self._checked(X, y, sample_weight, reset=False)
+        X = X if is_frame(X) else np.asarray(X)
+        return checked_frame(self, X, y, sample_weight, known=self.table_, grows=grows)
 
     @property
     def _goes_on(self) -> bool:

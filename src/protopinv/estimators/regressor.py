@@ -13,7 +13,7 @@ from protopinv.errors import ConfigError, DataError
 from protopinv.estimators.continuing import Continuing, require_decay
 from protopinv.estimators.parameters import as_estimator, documented
 from protopinv.estimators.resuming import Saving
-from protopinv.estimators.streams import as_source, is_small
+from protopinv.estimators.streams import is_small
 from protopinv.estimators.table_stream import scaled, with_table
 from protopinv.objective import Numbers
 from protopinv.shards import ArrowRows, RowSource
@@ -77,7 +77,7 @@ class ProtoPINVRegressor(RegressorMixin, Continuing):
                 f"bounded must be True or False. Got {self.bounded!r}. Change it, or leave it at "
                 "True."
             )
-        source = as_source(X, y, sample_weight, self.columns)
+        source = self._source_given(X, y, sample_weight, is_more=self._goes_on)
         if source is not None:
             self._fit_numbers_of(source, callbacks, saving)
             return
@@ -107,13 +107,14 @@ class ProtoPINVRegressor(RegressorMixin, Continuing):
         ``decay`` is the share of the memory of earlier rows to forget, for a world that changes.
         """
         decay = require_decay(decay)
-        source = as_source(X, y, sample_weight, self.columns)
+        is_more = hasattr(self, "network_")
+        source = self._source_given(X, y, sample_weight, is_more=is_more)
         if source is not None:
             return self._learn_source(source, decay=decay, observer=observer)
-        if not hasattr(self, "network_"):
+        if not is_more:
             return self.fit(X, y, sample_weight, observer=observer)
         self._check_own_parameters()
-        state, checked = self._state(), self._more(X, y, sample_weight)
+        state, checked = self._state(), self._more(X, y, sample_weight, grows=True)
         numbers, objective = _numbers(checked.y), self.objective_
         if not isinstance(objective, Numbers):
             raise AssertionError("numbers were asked for")

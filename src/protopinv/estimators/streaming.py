@@ -1,9 +1,11 @@
 """A fit of rows that are read a piece at a time, alone or as one of several ranks."""
 
+import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from protopinv.estimators.door import with_image_shape
 from protopinv.estimators.fitting import ProtoPINV, with_fast_rows
 from protopinv.estimators.parameters import as_estimator
 from protopinv.estimators.resuming import Saving, fingerprint, is_resumed
+from protopinv.estimators.streams import as_source, matched
 from protopinv.kernels.bfloat16 import fast_bfloat16
 from protopinv.objective import Objective
 from protopinv.shards import RowSource, cached
@@ -107,8 +110,34 @@ class Streaming(ProtoPINV):
 
     def _fit_loaded(self, source: RowSource, callbacks: Callbacks, saving: Saving) -> None:
         """Train on rows that are few enough to be read once, as on arrays."""
-        self._fit_given(*source.load(), callbacks, saving)
+        with self._taking(source) as model:
+            model._fit_given(*source.load(), callbacks, saving)
         self._learn_names(source)
+
+    def _source_given(
+        self, X: Any, y: Any, sample_weight: Any, *, is_more: bool
+    ) -> RowSource | None:
+        """A source where X is one or should be read as one, with the columns that are known.
+
+        ``is_more`` says that the model goes on from what it has learned.
+        """
+        source = as_source(X, y, sample_weight, self.columns)
+        names = getattr(self, "feature_names_in_", None) if is_more else None
+        if source is None or source.names is None or names is None:
+            return source
+        return matched(source, names.tolist(), framed=self.table_ is not None)
+
+    @contextmanager
+    def _taking(self, source: RowSource) -> Iterator[Self]:
+        """A copy that learns from rows whose columns were matched; at the end all is taken over.
+
+        Numbers are read as arrays, which have no names: it does not ask for any.
+        """
+        scratch = copy.copy(self)
+        if source.names is not None and not getattr(source, "is_framed", False):
+            scratch.__dict__.pop("feature_names_in_", None)
+        yield scratch
+        self.__dict__.update(scratch.__dict__)
 
     def _learn_names(self, source: RowSource) -> None:
         """Take over what a source knows of its columns."""

@@ -1,6 +1,6 @@
 """Rows that come as files, sparse matrices or maps of files, at the doors of the estimators."""
 
-import copy
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from protopinv.errors import ConfigError, DataError
-from protopinv.estimators.classes import class_weights
+from protopinv.errors import ColumnsWarning, ConfigError, DataError
+from protopinv.estimators.classes import class_weights, few
 from protopinv.shards import ArrayRows, ArrowRows, Block, Piece, RowSource, SparseRows
 from protopinv.shards.source import IN_MEMORY_BYTES, Wanted
+from protopinv.tables import hint
 from protopinv.train.ranks import expected
 from protopinv.train.summary import LabelCounts
 from protopinv.train.survey import pieces_of, rows_a_piece
@@ -31,9 +32,7 @@ def as_source(
                 "given too. Leave them out, or name their columns in open_rows."
             )
         if columns and isinstance(X, ArrowRows) and not X.is_framed:
-            framed = copy.copy(X)
-            framed.is_framed = True
-            return framed
+            return X.with_columns(X.names or (), framed=True)
         return X
     if y is None:
         return None
@@ -42,6 +41,32 @@ def as_source(
     if issparse(X) and X.ndim == 2 and X.shape[0]:
         return SparseRows(X, y, sample_weight)
     return None
+
+
+def matched(source: RowSource, names: Sequence[str], *, framed: bool) -> RowSource:
+    """The columns that a model was fitted on, in their order; others are left out with a note.
+
+    Raises DataError where one is missing. ``framed`` says that the model takes frames.
+    """
+    there = source.names or ()
+    missing = [name for name in names if name not in there]
+    if missing:
+        raise DataError(
+            f"Every feature of the model must be a column. There is no {missing[0]!r}; there are "
+            f"{few(list(there))}. {hint(missing[0], list(there))}"
+        )
+    further = [name for name in there if name not in names]
+    if further:
+        warnings.warn(
+            ColumnsWarning(
+                f"Rows should have the columns of the fit, and no others. They have "
+                f"{few(further)} too. Went on without."
+            ),
+            stacklevel=4,
+        )
+    if isinstance(source, ArrowRows):
+        return source.with_columns(names, framed=framed)
+    return source if tuple(names) == there else _Ordered(source, names)
 
 
 def is_small(source: RowSource) -> bool:
@@ -87,6 +112,28 @@ def with_class_weight(source: RowSource, class_weight: Any) -> RowSource:
     return _Weighted(source, labels, factors)
 
 
+# What a source that wraps another has from it.
+KEPT = ("blocks", "n_features", "names", "is_column", "n_bytes", "memory", "cache")
+
+
+class _Ordered(RowSource):
+    """Rows of another source with some of its columns, in another order."""
+
+    def __init__(self, source: RowSource, names: Sequence[str]) -> None:
+        self._source = source
+        for name in KEPT:
+            setattr(self, name, getattr(source, name))
+        self._order = [(source.names or ()).index(name) for name in names]
+        self.names, self.n_features = tuple(names), len(names)
+
+    def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
+        for piece in self._source.read(block, wanted):
+            yield piece._replace(X=piece.X[:, self._order]) if wanted.features else piece
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {**self._source.fingerprint(), "columns": list(self.names or ())}
+
+
 class _Weighted(RowSource):
     """Rows of another source, each of which counts as its class does, too."""
 
@@ -94,8 +141,7 @@ class _Weighted(RowSource):
         self, source: RowSource, labels: NDArray[Any], factors: NDArray[np.float64]
     ) -> None:
         self._source, self._labels, self._factors = source, labels, factors
-        kept = ("blocks", "n_features", "names", "is_column", "n_bytes", "memory", "cache")
-        for name in (*kept, "table", "examples"):
+        for name in (*KEPT, "table", "examples"):
             setattr(self, name, getattr(source, name))
 
     def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:

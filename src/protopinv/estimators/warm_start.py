@@ -17,12 +17,6 @@ KIND = ("activation", "ridge", "lr")
 def start_of(last: BankEstimator, source: Source, config: TrainConfig) -> Start:
     """What to go on from; raises where rows, targets or parameters ask for something else."""
     bank = last._bank()
-    n_features = last.network_.sizes[0] if last.front_ is None else last.front_.n_inputs
-    if source.X.shape[1] != n_features:
-        raise DataError(
-            f"A warm start needs the features of the last fit: {n_features}. X has "
-            f"{source.X.shape[1]}. Set warm_start=False."
-        )
     if source.objective.describe().keys() != last.objective_.describe().keys() or (
         source.objective.n_outputs != last.objective_.n_outputs
     ):

@@ -41,6 +41,9 @@ class ArrayRows(RowSource):
                     f"rows, {name} has {len(given)}. Check how the two were split."
                 )
         n, self.n_features = self._X.shape
+        columns = list(getattr(self._X, "columns", ()))  # of a frame
+        if columns and all(isinstance(name, str) for name in columns):
+            self.names = tuple(columns)
         self.is_column = self._y.ndim == 1
         self.memory = memory
         numbers = max(BLOCK_NUMBERS, n * self.n_features // MOST_BLOCKS)
@@ -95,7 +98,7 @@ class ArrayRows(RowSource):
         return {
             "rows": n,
             "features": self.n_features,
-            "type": str(self._X.dtype),
+            "type": str(X[0].dtype),
             "numbers": digest(*parts),
         }
 

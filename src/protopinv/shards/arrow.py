@@ -1,5 +1,6 @@
 """Parquet, Arrow and CSV files, read by pyarrow a row group or a stretch of rows at a time."""
 
+import copy
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -69,7 +70,7 @@ class ArrowRows(RowSource):
         self.n_features = len(self._features)
         self.is_column = len(targets) == 1
         self.memory, self.cache = memory, cache
-        self._check_types(first_name, first)
+        kinds = self._check_types(first_name, first)
         self.blocks = placed(
             [
                 Block(name, number, n_rows, start)
@@ -78,7 +79,14 @@ class ArrowRows(RowSource):
             ]
         )
         self.n_bytes = sum(file.n_bytes for file in self._files.values())
-        self.is_framed = not all(_is_number(first.kind(name)) for name in self._features)
+        self.is_framed = not all(_is_number(kinds[name]) for name in self._features)
+
+    def with_columns(self, names: Sequence[str], *, framed: bool) -> "ArrowRows":
+        """These columns alone, in this order, as frames or as numbers."""
+        narrowed = copy.copy(self)
+        narrowed._features, narrowed.is_framed = list(names), framed
+        narrowed.names, narrowed.n_features = tuple(names), len(names)
+        return narrowed
 
     def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
         """Some rows of a block at a time, as numbers."""
@@ -183,8 +191,8 @@ class ArrowRows(RowSource):
         few = ", ".join(map(repr, there[:8])) + (", ..." if len(there) > 8 else "")
         raise DataError(f"{rule}. {file} has no {missing[0]!r}; it has {few}. {hint}")
 
-    def _check_types(self, first_name: str, first: FileRows) -> None:
-        """Every file must have the columns of the first, of the same kinds."""
+    def _check_types(self, first_name: str, first: FileRows) -> dict[str, str]:
+        """The kinds of all columns; every file must have those of the first, of the same kinds."""
         names = [*self._features, *self._targets, *([self._weight] if self._weight else [])]
         kinds = {name: first.kind(name) for name in names}
         for name, file in self._files.items():
@@ -196,6 +204,7 @@ class ArrowRows(RowSource):
                         f"All files must have the same columns. {column!r} is {kind} in "
                         f"{first_name} and {file.kind(column)} in {name}. Convert one of them."
                     )
+        return kinds
 
 
 class _Place:

@@ -1,0 +1,165 @@
+"""Names travel with rows: columns of files are matched by name, wherever a model knows names."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from protopinv import ArrayRows, ProtoPINVClassifier, ProtoPINVRegressor, load, open_rows
+from protopinv.errors import ColumnsWarning, DataError
+
+QUICK = {"effort": "quick", "max_epochs": 30, "random_state": 0, "device": "cpu"}
+NAMES = ["a", "b", "c", "d"]
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    """Four columns of very different scales, of which the first two say the class."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4))
+    y = (X[:, 0] + X[:, 1] > 0).astype(int)
+    frame = pd.DataFrame(X * [1.0, 3.0, 10.0, 0.1] + [0, 5, -20, 1], columns=NAMES)
+    return frame.assign(y=y)
+
+
+@pytest.fixture(scope="module")
+def files(table, tmp_path_factory) -> dict[str, Path]:
+    """The same rows in files of different columns, and of two files."""
+    folder = tmp_path_factory.mktemp("names")
+    parts = {
+        "plain": table,
+        "permuted": table[["d", "b", "y", "c", "a"]],
+        "wider": table.assign(e=1.0)[["e", *reversed(NAMES), "y"]],
+        "narrower": table.drop(columns="b"),
+        "renamed": table.rename(columns={"b": "beta"}),
+        "mixed": table.assign(b=np.where(table["b"] > 5, "much", "little")),
+    }
+    for name, part in parts.items():
+        part.to_csv(folder / f"{name}.csv", index=False)
+    both = folder / "both"
+    both.mkdir()
+    parts["permuted"][:200].to_csv(both / "1.csv", index=False)
+    parts["permuted"][200:].to_csv(both / "2.csv", index=False)
+    return {path.stem: path for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def from_file(files) -> ProtoPINVClassifier:
+    return ProtoPINVClassifier(**QUICK).fit(open_rows(files["plain"], "y"))
+
+
+@pytest.fixture(scope="module")
+def from_frame(table) -> ProtoPINVClassifier:
+    return ProtoPINVClassifier(**QUICK).fit(table[NAMES], table["y"])
+
+
+def copied(model, tmp_path):
+    model.save(tmp_path / "model.safetensors")
+    return load(tmp_path / "model.safetensors")
+
+
+def assert_alike(one, other, table) -> None:
+    found = [model.predict_proba(table[NAMES]) for model in (one, other)]
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("name", ["permuted", "both"])
+@pytest.mark.parametrize("begun", ["from_file", "from_frame"])
+@pytest.mark.filterwarnings("error")
+def test_columns_of_files_are_put_in_order(request, files, table, tmp_path, name, begun) -> None:
+    fitted = request.getfixturevalue(begun)
+    one, other = (copied(fitted, tmp_path) for _ in range(2))
+    one.partial_fit(open_rows(files["plain"], "y"))
+    other.partial_fit(open_rows(files[name], "y"))
+    np.testing.assert_array_equal(
+        one.predict_proba(table[NAMES]), other.predict_proba(table[NAMES])
+    )
+    assert other.feature_names_in_.tolist() == NAMES
+
+
+def test_a_long_file_is_put_in_order_too(files, from_file, table, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("protopinv.estimators.continuing.SOURCE_ROWS", 150)
+    one, other = (copied(from_file, tmp_path) for _ in range(2))
+    one.partial_fit(open_rows(files["plain"], "y", memory=0))
+    other.partial_fit(open_rows(files["permuted"], "y", memory=0))
+    np.testing.assert_array_equal(
+        one.predict_proba(table[NAMES]), other.predict_proba(table[NAMES])
+    )
+    assert other.score(table[NAMES], table["y"]) > 0.9
+
+
+@pytest.mark.parametrize("begun", ["from_file", "from_frame"])
+def test_further_columns_are_ignored_with_a_note(request, files, table, tmp_path, begun) -> None:
+    one, other = (copied(request.getfixturevalue(begun), tmp_path) for _ in range(2))
+    one.partial_fit(open_rows(files["plain"], "y"))
+    with pytest.warns(ColumnsWarning, match=r"'e'"):
+        other.partial_fit(open_rows(files["wider"], "y"))
+    np.testing.assert_array_equal(
+        one.predict_proba(table[NAMES]), other.predict_proba(table[NAMES])
+    )
+
+
+@pytest.mark.parametrize("name", ["narrower", "renamed"])
+@pytest.mark.parametrize("begun", ["from_file", "from_frame"])
+def test_missing_columns_are_refused_and_the_model_stays(
+    request, files, table, begun, name
+) -> None:
+    model = request.getfixturevalue(begun)
+    before, attributes = model.predict_proba(table[NAMES]), dict(vars(model))
+    with pytest.raises(DataError, match=r"'b'"):
+        model.partial_fit(open_rows(files[name], "y"))
+    assert vars(model) == attributes
+    np.testing.assert_array_equal(model.predict_proba(table[NAMES]), before)
+
+
+@pytest.mark.parametrize("classes", [None, [0, 1]])
+def test_the_first_call_learns_the_names(files, table, classes) -> None:
+    model = ProtoPINVClassifier(**QUICK)
+    model.partial_fit(open_rows(files["plain"], "y"), classes=classes)
+    assert model.feature_names_in_.tolist() == NAMES
+    with pytest.raises(DataError, match="feature names"):
+        model.predict(table[NAMES[::-1]])
+    model.partial_fit(open_rows(files["permuted"], "y"))
+    assert model.score(table[NAMES], table["y"]) > 0.9
+
+
+@pytest.mark.parametrize("begun", ["from_file", "from_frame"])
+def test_a_warm_start_matches_names(request, files, table, tmp_path, begun) -> None:
+    fitted = request.getfixturevalue(begun)
+    one, other = (copied(fitted, tmp_path).set_params(warm_start=True) for _ in range(2))
+    one.fit(open_rows(files["plain"], "y"))
+    other.fit(open_rows(files["permuted"], "y"))
+    assert_alike(one, other, table)
+    assert other.feature_names_in_.tolist() == NAMES
+    with pytest.raises(DataError, match=r"'b'"):
+        other.fit(open_rows(files["renamed"], "y"))
+    with pytest.raises(DataError, match="feature names"):
+        other.fit(table[NAMES[::-1]], table["y"])
+
+
+def test_text_where_numbers_were_is_refused(files, from_file) -> None:
+    with pytest.raises(DataError, match=r"'b'.*(text|string|little|much)|could not convert"):
+        from_file.partial_fit(open_rows(files["mixed"], "y"))
+
+
+def test_columns_of_a_regressor_are_put_in_order(files, table, tmp_path) -> None:
+    models = [
+        ProtoPINVRegressor(**QUICK)
+        .partial_fit(open_rows(files["plain"], "a", drop=["y"]))
+        .partial_fit(open_rows(files[name], "a", drop=["y"]))
+        for name in ("plain", "permuted")
+    ]
+    found = [model.predict(table[["b", "c", "d"]]) for model in models]
+    np.testing.assert_array_equal(*found)
+
+
+def test_a_source_of_a_frame_has_its_names(table, from_file, tmp_path) -> None:
+    one, other = (copied(from_file, tmp_path) for _ in range(2))
+    one.partial_fit(ArrayRows(table[NAMES], table["y"]))
+    other.partial_fit(ArrayRows(table[NAMES[::-1]], table["y"]))
+    np.testing.assert_array_equal(
+        one.predict_proba(table[NAMES]), other.predict_proba(table[NAMES])
+    )
+    with pytest.raises(DataError, match=r"'b'"):
+        other.partial_fit(ArrayRows(table[["a", "c", "d"]], table["y"]))
