@@ -320,8 +320,15 @@ def test_a_place_that_cannot_be_written_is_refused(
     missing = tmp_path / "no" / "m.safetensors"
     with pytest.raises(OutputError, match=re.escape(f"There is no {missing.parent}. Create it")):
         model.save(missing)
+    folder = tmp_path / "m.safetensors"
+    folder.mkdir()
     with pytest.raises(OutputError, match="is a folder"):
-        model.save(tmp_path)
+        model.save(folder)
+    folder.rmdir()
+    for name in ("m.pkl", "m.safetensors.bak", "m"):
+        with pytest.raises(OutputError, match=rf"must end in \.safetensors\. Got '{name}'"):
+            model.save(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_numbers_of_numpy_anywhere_are_saved(blobs, tmp_path: Path) -> None:
@@ -330,11 +337,11 @@ def test_numbers_of_numpy_anywhere_are_saved(blobs, tmp_path: Path) -> None:
     model = ProtoPINVClassifier(
         n_prototypes=np.int64(9), hidden_sizes=(np.int64(8),), max_epochs=2, class_weight=weights
     ).fit(X, y)
-    model.save(tmp_path / "m")
-    assert load(tmp_path / "m").class_weight == {0: 1.5, 1: 1.5, 2: 1.5}
+    model.save(tmp_path / "m.safetensors")
+    assert load(tmp_path / "m.safetensors").class_weight == {0: 1.5, 1: 1.5, 2: 1.5}
 
 
 def test_an_unfitted_model_cannot_be_saved(tmp_path: Path) -> None:
     with pytest.raises(NotFittedError):
-        ProtoPINVClassifier().save(tmp_path / "m")
+        ProtoPINVClassifier().save(tmp_path / "m.safetensors")
     assert list(tmp_path.iterdir()) == []

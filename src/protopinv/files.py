@@ -3,7 +3,7 @@
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,6 +18,13 @@ else:
 
 LONGEST_NAME = 255
 TEMPORARY = ".protopinv-"
+# How names end of the files that are written, by what these are.
+ENDINGS = {
+    "a model file": (".safetensors",),
+    "an export": (".onnx", ".c", ".mjs", ".js", ".safetensors"),
+    "a file of predictions": (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".pq"),
+    "a report": (".html", ".htm"),
+}
 
 
 @contextmanager
@@ -149,11 +156,14 @@ def _reason(error: Exception) -> str:
     return "its links go in circles"
 
 
-def require_ending(path: Path, endings: Sequence[str], what: str) -> None:
-    """Raise OutputError unless the name ends as such files do, so that it tells what is inside."""
-    if path.suffix.lower() not in endings:
-        one = endings[0] if len(endings) == 1 else f"one of {', '.join(endings)}"
-        raise OutputError(f"The name of {what} must end in {one}. Got {path.name!r}. Rename it.")
+def require_ending(path: Path, what: str) -> None:
+    """Raise OutputError unless the name of ``path`` ends as those of such files do."""
+    if path.suffix not in ENDINGS[what]:
+        *most, last = ENDINGS[what]
+        endings = f"{', '.join(most)} or {last}" if most else last
+        raise OutputError(
+            f"The name of {what} must end in {endings}. Got {path.name!r}. Rename it."
+        )
 
 
 def is_file(path: Path) -> bool:

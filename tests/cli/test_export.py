@@ -58,7 +58,6 @@ def test_a_smaller_file_still_serves_every_command_that_needs_no_bank(folder: Pa
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["m.txt"], "known by its ending"),
         (["m.onnx", "--dtype", "int8"], "ONNX is written in float32"),
         (["m.safetensors"], "must leave the model as it is"),
         (["m.safetensors", "--dtype", "int4"], "must be float64"),

@@ -14,10 +14,12 @@ from protopinv.cli.output import ExitCode
 def test_a_named_set_without_its_files_is_refused(tmp_path: Path, folder: Path) -> None:
     nothing = {"PROTOPINV_DATA": "", "XDG_CACHE_HOME": str(tmp_path), "http_proxy": "127.0.0.1:9"}
     result = run(
-        *("train", "mnist", "-o", tmp_path / "m", *QUICK), **nothing, https_proxy="127.0.0.1:9"
+        *("train", "mnist", "-o", tmp_path / "m.safetensors", *QUICK),
+        **nothing,
+        https_proxy="127.0.0.1:9",
     )
     assert_refused(result, ExitCode.DATA, "mnist must be on disk or downloadable")
-    assert not (tmp_path / "m").exists()
+    assert not (tmp_path / "m.safetensors").exists()
 
 
 @pytest.mark.parametrize(
@@ -61,9 +63,30 @@ def test_a_named_set_without_its_files_is_refused(tmp_path: Path, folder: Path) 
         (["inspect", "nothing"], ExitCode.MODEL_FILE, ["There is none at nothing"]),
         (["inspect", "x" * 300], ExitCode.MODEL_FILE, ["must exist", "Check the path"]),
         (["train", "x" * 300], ExitCode.DATA, ["There is no file xxx"]),
-        (["train", "nowhere.csv", "-o", "/proc/m"], ExitCode.OUTPUT, ["/proc cannot"]),
+        (["train", "nowhere.csv", "-o", "/proc/m.safetensors"], ExitCode.OUTPUT, ["/proc cannot"]),
         (["train", "nowhere.csv", "-o", "kept.safetensors"], ExitCode.OUTPUT, ["is read-only"]),
         (["predict", "nothing", "bugs.csv", "-o", "no/p.csv"], ExitCode.OUTPUT, ["no no."]),
+        (["train", "nowhere.csv", "-o", "m.pkl"], ExitCode.OUTPUT, ["must end in .safetensors"]),
+        (["tune", "nowhere.csv", "-o", "m"], ExitCode.OUTPUT, ["must end in .safetensors"]),
+        (["predict", "nothing", "bugs.csv", "-o", "p.xlsx"], ExitCode.OUTPUT, ["Got 'p.xlsx'"]),
+        (["report", "nothing", "-o", "r.pdf"], ExitCode.OUTPUT, ["must end in .html or .htm"]),
+        (["export", "nothing", "m.pkl"], ExitCode.OUTPUT, ["export must end in .onnx"]),
+        (
+            ["predict", "nothing", "bugs.csv", "-o", "p.csv", "--json"],
+            ExitCode.USAGE,
+            ["as its name ends", "p.csv"],
+        ),
+        (
+            ["predict", "bugs.csv", "m.safetensors"],
+            ExitCode.USAGE,
+            ["bugs.csv is none", "Swap them: protopinv predict m.safetensors bugs.csv"],
+        ),
+        (
+            ["evaluate", "bugs.csv", "m.safetensors", "--target", "kind"],
+            ExitCode.USAGE,
+            ["Swap them: protopinv evaluate m.safetensors bugs.csv"],
+        ),
+        (["export", "m.onnx", "m.safetensors"], ExitCode.USAGE, ["export m.safetensors m.onnx"]),
         (
             [
                 "tune",

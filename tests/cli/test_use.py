@@ -1,6 +1,7 @@
 """protopinv evaluate, predict, inspect, diagnose: a model that is there is used and looked at."""
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,19 @@ def test_predict_writes_a_file_whole(folder: Path) -> None:
     assert result.stdout == ""
     assert f"wrote 90 predictions to {out}" in result.stderr
     assert len(out.read_text().splitlines()) == 91
+
+
+@pytest.mark.parametrize("ending", [".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".pq"])
+def test_predictions_are_written_as_the_name_ends(folder: Path, ending: str) -> None:
+    out = folder / f"predictions{ending}"
+    command = ["predict", folder / "m.safetensors", folder / "bugs.csv", "-o", out]
+    assert run(*command).returncode == 0
+    if ending == ".json":
+        found = json.loads(out.read_text())["prediction"]
+    else:
+        readers = {".csv": pl.read_csv, ".jsonl": pl.read_ndjson, ".ndjson": pl.read_ndjson}
+        found = readers.get(ending, pl.read_parquet)(out)["prediction"].to_list()
+    assert found == pl.read_csv(folder / "bugs.csv")["kind"].to_list()
 
 
 def test_inspect_shows_shape_counts_and_configuration(folder: Path) -> None:

@@ -373,13 +373,17 @@ def test_what_the_change_costs_is_said(tmp_path: Path) -> None:
 def test_formats_say_what_they_cannot_hold_before_they_write(tmp_path: Path) -> None:
     estimator = model("classes")
     for name, options, message in [
-        ("m.pkl", {}, "known by its ending"),
         ("m.onnx", {"dtype": "int8"}, "ONNX is written in float32"),
         ("m.mjs", {"dtype": "float16"}, "JavaScript is written in float32"),
         ("ün.c", {}, "letters, digits"),
     ]:
         with pytest.raises(ExportError, match=message):
             estimator.export(tmp_path / name, **options)
+    for name in ("m.pkl", "m", "m.C"):
+        with pytest.raises(
+            OutputError, match=r"export must end in \.onnx, .* Got '.*'\. Rename it"
+        ):
+            estimator.export(tmp_path / name)
     with pytest.raises(OutputError, match="is no"):
         estimator.export(tmp_path / "no" / "m.c")
     with pytest.raises(ConfigError, match="numbers of a model file must be"):

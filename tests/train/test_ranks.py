@@ -154,12 +154,14 @@ def test_more_ranks_than_blocks_leave_some_without_rows(tmp_path: Path) -> None:
         "    model = ProtoPINVClassifier(max_epochs=30, batch_size=batch, random_state=0)\n"
         "    model.fit(open_rows(path, 'y'))\n"
         "    if os.environ['RANK'] == '0':\n"
-        "        model.save(f'{out}/{batch}')\n"
+        "        model.save(f'{out}/{batch}.safetensors')\n"
     )
     done = run(job(3, str(program), str(tmp_path / "t.parquet"), str(tmp_path)))
     assert done.returncode == 0, done.stderr
     for batch in ("None", "16"):
-        assert (load(tmp_path / batch).predict(X) == table["y"].to_numpy()).mean() > 0.9
+        assert (
+            load(tmp_path / f"{batch}.safetensors").predict(X) == table["y"].to_numpy()
+        ).mean() > 0.9
 
 
 def test_a_killed_rank_ends_the_job_with_one_message_and_a_restart_goes_on(

@@ -33,10 +33,11 @@ def evaluate(
     named in the order of training.
     """
     from protopinv import estimators
-    from protopinv.cli.rows import as_written, model_at, rows_for
+    from protopinv.cli.rows import as_written, model_at, require_order, rows_for
     from protopinv.cli.tasks import require_targets
     from protopinv.estimators.saving import task_of
 
+    require_order("evaluate", model, data)
     estimator = model_at(model).set_params(device=device)
     written = as_written(separator, encoding)
     rows = rows_for(estimator, data, target, weight, needs_target=True, written=written)

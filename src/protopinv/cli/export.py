@@ -37,14 +37,18 @@ def export(
     change costs. C comes with a header and a program of stored cases beside it. Without --calibrate
     the ranges of int8 come from the few rows that are stored in the model.
     """
-    from protopinv.cli.rows import model_at, rows_for
+    from protopinv.cli.rows import model_at, require_order, rows_for
     from protopinv.cli.tasks import require_targets
+    from protopinv.files import require_ending, require_file
 
+    require_order("export", model, str(output))
     if output.resolve() == Path(model).resolve():
         raise ExportError(
             f"An export must leave the model as it is. {output} is the model itself. Name another "
             "file."
         )
+    require_ending(output, "an export")
+    require_file(output)
     estimator = model_at(model)
     given: dict[str, Any] = {"examples": examples}
     if calibrate is not None:

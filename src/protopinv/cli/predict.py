@@ -32,15 +32,22 @@ def predict(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Predict rows as CSV, JSON lines or Parquet, by the ending of the output.
+    """Predict rows as CSV, JSON, JSON lines or Parquet, by the ending of the output.
 
     The answer is a column "prediction", or prediction_1, prediction_2, ... for several targets.
     DATA is a table with the columns the model was trained on, or a named set (its test split).
     """
-    from protopinv.cli.rows import as_written, model_at, rows_for
-    from protopinv.files import replacing, require_file
+    from protopinv.cli.rows import as_written, model_at, require_order, rows_for
+    from protopinv.files import replacing, require_ending, require_file
 
+    require_order("predict", model, data)
     if output is not None:
+        require_ending(output, "a file of predictions")
+        if as_json and output.suffix != ".json":
+            raise ConfigError(
+                f"A file of predictions is written as its name ends. Got --json and {output.name}. "
+                "Leave out --json, or rename the file to end in .json."
+            )
         require_file(output)
     estimator = model_at(model).set_params(device=device)
     rows = rows_for(estimator, data, written=as_written(separator, encoding))
@@ -56,7 +63,7 @@ def predict(
             _write(columns, sys.stdout, as_json)
         return
     with replacing(output) as temporary:
-        _write_file(columns, temporary, output.suffix.lower(), as_json)
+        _write_file(columns, temporary, output.suffix)
     say(f"wrote {len(rows.X)} predictions to {output}")
 
 
@@ -89,7 +96,7 @@ def _probabilities(estimator: Any, X: Any) -> dict[str, list[Any]]:
     return {f"probability_{label}": column.tolist() for label, column in named}
 
 
-def _write_file(columns: dict[str, list[Any]], path: Path, suffix: str, as_json: bool) -> None:
+def _write_file(columns: dict[str, list[Any]], path: Path, suffix: str) -> None:
     """In the format that the ending of the file names."""
     if suffix in (".parquet", ".pq"):
         polars = require("polars", extra="table", why="Writing Parquet")
@@ -100,7 +107,7 @@ def _write_file(columns: dict[str, list[Any]], path: Path, suffix: str, as_json:
             for row in zip(*columns.values(), strict=True):
                 stream.write(json.dumps(dict(zip(columns, row, strict=True))) + "\n")
         else:
-            _write(columns, stream, as_json)
+            _write(columns, stream, suffix == ".json")
 
 
 def _write(columns: dict[str, list[Any]], stream: Any, as_json: bool) -> None:

@@ -33,9 +33,10 @@ def report(
     """
     from protopinv.cli.rows import as_written, model_at, rows_for
     from protopinv.cli.tasks import require_targets
-    from protopinv.files import require_file
+    from protopinv.files import require_ending, require_file
     from protopinv.report import write_report
 
+    require_ending(output, "a report")
     require_file(output)
     estimator = model_at(model)
     given: dict[str, Any] = {}

@@ -1,5 +1,6 @@
 """A model that exists already, and rows for it: its own columns, whatever else a table holds."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from protopinv.cli.output import say
@@ -24,6 +25,26 @@ def model_at(path: str) -> "ProtoPINVClassifier | ProtoPINVRegressor":
         raise ModelFileError(
             f"A model file must be readable. {path} is not ({error.strerror}). Check the path."
         ) from error
+
+
+def require_order(command: str, model: str, other: str) -> None:
+    """Raise ConfigError if the second argument is a model and the first one is none."""
+    if _is_model(other) and not _is_model(model):
+        raise ConfigError(
+            f"The first argument of '{command}' must be a model. {model} is none, and {other} is "
+            f"one. Swap them: protopinv {command} {other} {model}"
+        )
+
+
+def _is_model(name: str) -> bool:
+    """Whether a file begins as safetensors do: the length of an object, and that object."""
+    path = Path(name)
+    try:
+        with path.open("rb") as file:
+            start = file.read(9)
+            return start[8:] == b"{" and int.from_bytes(start[:8], "little") < path.stat().st_size
+    except (OSError, ValueError):
+        return False
 
 
 def as_written(separator: str | None, encoding: str | None) -> "Written":

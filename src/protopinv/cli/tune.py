@@ -48,9 +48,10 @@ def tune(
     """
     from protopinv.cli.rows import as_written
     from protopinv.data import load_data
-    from protopinv.files import require_file
+    from protopinv.files import require_ending, require_file
     from protopinv.tuning import tune as search
 
+    require_ending(output, "a model file")
     require_file(output)
     if save_config is not None:
         write_config(context, save_config, {})

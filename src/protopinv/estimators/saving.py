@@ -20,6 +20,7 @@ from protopinv.estimators.classifier import ProtoPINVClassifier
 from protopinv.estimators.fitting import ProtoPINV
 from protopinv.estimators.images import COPIES, STEM, flattened, nested
 from protopinv.estimators.regressor import ProtoPINVRegressor
+from protopinv.files import require_ending
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.train.config import FIELDS, TrainConfig
 from protopinv.train.history import History
@@ -53,6 +54,7 @@ def save(
     memory: bool = True,
 ) -> None:
     """Write a fitted estimator to ``path``."""
+    require_ending(Path(path), "a model file")
     if dtype not in model_file.DTYPES:
         raise ConfigError(
             f"The numbers of a model file must be {', '.join(model_file.DTYPES)}. Got {dtype!r}. "

@@ -24,7 +24,7 @@ from protopinv.export.quantise import quantise
 from protopinv.export.steps import ClassAnswer, Rows
 from protopinv.export.text import identifier
 from protopinv.export.torch_module import to_torch
-from protopinv.files import replacing, require_file
+from protopinv.files import replacing, require_ending, require_file
 
 # Endings, what they stand for, and the types of number each can have.
 SUFFIXES = {
@@ -77,11 +77,7 @@ def write(
     description: Description, path: Path, *, dtype: str, rows: Rows | None, version: str
 ) -> tuple[Exported, Outputs]:
     """Write a file; gives what it is, and what it will answer to rows."""
-    if path.suffix not in SUFFIXES:
-        raise ExportError(
-            f"An export is known by its ending: {', '.join(SUFFIXES)} or .safetensors. Got "
-            f"{path.name!r}. Rename it."
-        )
+    require_ending(path, "an export")
     kind, dtypes = SUFFIXES[path.suffix]
     if dtype not in dtypes:
         raise ExportError(

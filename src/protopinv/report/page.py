@@ -13,7 +13,7 @@ from markupsafe import Markup
 from protopinv import __version__
 from protopinv.errors import ConfigError
 from protopinv.estimators.saving import task_of
-from protopinv.files import replacing, require_file
+from protopinv.files import replacing, require_ending, require_file
 from protopinv.optional import require
 from protopinv.report import content, scores
 from protopinv.report.charts import legend
@@ -39,6 +39,7 @@ def write_report(
     wrong about. ``name`` stands above it, the name of the file unless it is given.
     """
     path = Path(path)
+    require_ending(path, "a report")
     require_file(path)
     if (X is None) != (y is None):
         raise ConfigError("A report needs rows and their targets. Got one of them. Give both.")
