@@ -4,7 +4,9 @@ import gzip
 import hashlib
 import http.server
 import os
+import ssl
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -15,7 +17,15 @@ import pytest
 
 from protopinv.data import load_data
 from protopinv.data.idx import parse_idx
-from protopinv.data.images import FASHION_MNIST, MNIST, STEMS, ImageSet, load_images, user_cache
+from protopinv.data.images import (
+    FASHION_MNIST,
+    MNIST,
+    MOST_BYTES,
+    STEMS,
+    ImageSet,
+    load_images,
+    user_cache,
+)
 from protopinv.errors import DataFileError
 
 PIXELS = np.arange(3 * 4 * 5, dtype=np.uint8).reshape(3, 4, 5)
@@ -28,32 +38,51 @@ def idx(array: np.ndarray) -> bytes:
 
 
 CONTENT = {stem: idx(PIXELS if "images" in stem else LABELS) for stem in STEMS}
+PACKED = {stem: gzip.compress(content, mtime=0) for stem, content in CONTENT.items()}
 DIGESTS = {stem: hashlib.sha256(content).hexdigest() for stem, content in CONTENT.items()}
+PACKED_DIGESTS = {stem: hashlib.sha256(content).hexdigest() for stem, content in PACKED.items()}
+# Signed by itself, for 127.0.0.1; nothing but these tests trusts it.
+CERTIFICATE = Path(__file__).parent / "localhost.pem"
 
 
 def write_set(folder: Path, *, packed: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for stem, content in CONTENT.items():
         if packed:
-            (folder / f"{stem}.gz").write_bytes(gzip.compress(content))
+            (folder / f"{stem}.gz").write_bytes(PACKED[stem])
         else:
             (folder / stem).write_bytes(content)
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves a folder; what is below /plain/ it sends elsewhere, without encryption."""
+
+    def do_GET(self) -> None:
+        if not self.path.startswith("/plain/"):
+            super().do_GET()
+            return
+        self.send_response(302)
+        self.send_header("Location", f"http://{self.headers['Host']}/{Path(self.path).name}")
+        self.end_headers()
+
     def log_message(self, *_: object) -> None:
         pass
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """A real HTTP server on this machine, and the folder it serves."""
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Path]]:
+    """A real HTTPS server on this machine, and the folder it serves."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     folder = tmp_path / "served"
     folder.mkdir()
     handler = partial(Quiet, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(CERTIFICATE)
+        running.socket = context.wrap_socket(running.socket, server_side=True)
         threading.Thread(target=running.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{running.server_port}/", folder
+        yield f"https://127.0.0.1:{running.server_port}/", folder
         running.shutdown()
 
 
@@ -65,7 +94,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def tiny(*mirrors: str, system_folder: Path | None = None) -> ImageSet:
-    return ImageSet("tiny", DIGESTS, mirrors, system_folder)
+    return ImageSet("tiny", DIGESTS, PACKED_DIGESTS, mirrors, system_folder)
 
 
 def test_idx_files_parse_to_the_array_they_hold() -> None:
@@ -132,9 +161,8 @@ def test_a_bad_mirror_is_passed_over(server: tuple[str, Path], cache: Path) -> N
 @pytest.mark.parametrize("fault", ["missing", "wrong", "cut"])
 def test_nothing_bad_is_kept(server: tuple[str, Path], cache: Path, fault: str) -> None:
     address, folder = server
-    packed = gzip.compress(CONTENT[STEMS[0]])
     if fault != "missing":
-        bad = gzip.compress(b"something else") if fault == "wrong" else packed[:-9]
+        bad = gzip.compress(b"something else") if fault == "wrong" else PACKED[STEMS[0]][:-9]
         (folder / f"{STEMS[0]}.gz").write_bytes(bad)
     with pytest.raises(DataFileError, match="tiny must be on disk or downloadable") as failure:
         load_images(tiny(address), "train")
@@ -142,9 +170,60 @@ def test_nothing_bad_is_kept(server: tuple[str, Path], cache: Path, fault: str) 
     assert list(cache.iterdir()) == []
 
 
-def test_a_download_needs_an_http_address(cache: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataFileError, match="needs an http address"):
-        load_images(tiny(f"file://{tmp_path}/"), "train")
+@pytest.mark.parametrize("place", ["file:///tmp/", "http://127.0.0.1:1/", "ftp://127.0.0.1/"])
+def test_a_download_needs_https(cache: Path, place: str) -> None:
+    with pytest.raises(DataFileError, match=r"must answer over HTTPS.*unknown url type"):
+        load_images(tiny(place), "train")
+
+
+def test_a_download_that_is_sent_elsewhere_without_encryption_ends(
+    server: tuple[str, Path], cache: Path
+) -> None:
+    address, folder = server
+    write_set(folder, packed=True)
+    with pytest.raises(DataFileError, match=r"must answer over HTTPS.*unknown url type: http"):
+        load_images(tiny(f"{address}plain/"), "train")
+    assert list(cache.iterdir()) == []
+
+
+def test_mirrors_of_public_sets_are_encrypted() -> None:
+    assert all(
+        url.startswith("https://") for each in (MNIST, FASHION_MNIST) for url in each.mirrors
+    )
+
+
+def test_a_body_that_is_too_long_is_not_read_to_its_end(
+    server: tuple[str, Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, folder = server
+    write_set(folder, packed=True)
+    monkeypatch.setattr("protopinv.data.images.MOST_BYTES", len(PACKED[STEMS[0]]) - 1)
+    with pytest.raises(DataFileError, match=r"must send at most .* bytes. It sends more"):
+        load_images(tiny(address), "train")
+
+
+def test_what_is_fetched_is_verified_before_it_is_unpacked(
+    server: tuple[str, Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, folder = server
+    (folder / f"{STEMS[0]}.gz").write_bytes(gzip.compress(bytes(10**6)))
+    unpacked = []
+    monkeypatch.setattr(gzip, "GzipFile", unpacked.append)
+    monkeypatch.setattr(gzip, "decompress", unpacked.append)
+    with pytest.raises(DataFileError, match="must send what has the SHA-256"):
+        load_images(tiny(address), "train")
+    assert unpacked == []
+
+
+def test_a_packed_file_on_disk_is_unpacked_up_to_what_a_set_may_hold(cache: Path) -> None:
+    write_set(cache, packed=True)
+    (cache / f"{STEMS[0]}.gz").write_bytes(gzip.compress(bytes(2 * MOST_BYTES), 1))
+    tracemalloc.start()
+    with pytest.raises(DataFileError, match="must have its known SHA-256"):
+        load_images(tiny(), "train")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.9 * MOST_BYTES
 
 
 def test_a_damaged_file_on_disk_is_named(cache: Path) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import io
 import os
 import zlib
 from collections.abc import Iterator
@@ -18,14 +19,17 @@ from protopinv.files import is_file, replacing
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Four IDX files by the SHA-256 of their uncompressed content, and where to fetch them."""
+    """Four IDX files by the SHA-256 of their content, and of the packed files that mirrors have."""
 
     name: str
     sha256: dict[str, str]
+    packed_sha256: dict[str, str]
     mirrors: tuple[str, ...]
     system_folder: Path | None = None
 
 
+# No file of a set is larger, packed or not.
+MOST_BYTES = 2**26
 STEMS = (
     "train-images-idx3-ubyte",
     "train-labels-idx1-ubyte",
@@ -46,6 +50,12 @@ MNIST = ImageSet(
         "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
         "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
     ),
+    packed_sha256=_digests(
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+    ),
     mirrors=(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
         "https://storage.googleapis.com/cvdf-datasets/mnist/",
@@ -59,9 +69,15 @@ FASHION_MNIST = ImageSet(
         "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
         "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
     ),
+    packed_sha256=_digests(
+        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+    ),
     mirrors=(
         "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
     ),
     system_folder=Path("/usr/share/datasets/fashion-mnist"),  # Debian's dataset-fashion-mnist
 )
@@ -138,7 +154,8 @@ def _fetch(images: ImageSet, stem: str) -> tuple[bytes, str]:
     failures = []
     for mirror in images.mirrors:
         try:
-            packed = download(f"{mirror}{stem}.gz")
+            sha256 = images.packed_sha256[stem]
+            packed = download(f"{mirror}{stem}.gz", sha256=sha256, most_bytes=MOST_BYTES)
             content = _verified(packed, images.sha256[stem], mirror)
         except DataFileError as error:
             failures.append(str(error))
@@ -155,9 +172,11 @@ def _fetch(images: ImageSet, stem: str) -> tuple[bytes, str]:
 
 
 def _verified(raw: bytes, sha256: str, origin: Path | str) -> bytes:
-    """Unpack if it is packed, and compare with the known digest."""
+    """Unpack if it is packed, and compare with the known digest; too much is not unpacked."""
     try:
-        content = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+        content = raw
+        if raw[:2] == b"\x1f\x8b":
+            content = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(MOST_BYTES)
     except (OSError, EOFError, zlib.error) as error:
         raise DataFileError(
             f"A packed file must be whole. {origin} is damaged ({error}). Delete it and try again."
