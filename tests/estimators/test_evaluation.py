@@ -1,8 +1,11 @@
+from dataclasses import asdict
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, log_loss
 
-from protopinv import ProtoPINVClassifier, evaluate
+from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, evaluate
 from protopinv.errors import DataError
 from protopinv.estimators.evaluation import calibration_error
 
@@ -68,3 +71,56 @@ def test_probabilities_of_an_averaged_model_are_those_of_the_data() -> None:
     model = ProtoPINVClassifier(effort="quick", random_state=0).fit(X[:2_000], y[:2_000])
     assert model.bank_.n_members == 5
     assert evaluate(model, X[2_000:], y[2_000:]).calibration_error < 0.04
+
+
+KINDS = ["classes", "labels", "number", "numbers"]
+
+
+@pytest.fixture(scope="module")
+def scored(blobs) -> dict[str, tuple[Any, Any, Any]]:
+    """A model of every task with rows, of which some are far from all that it has seen."""
+    X, y = blobs
+    far = np.where(np.arange(len(X)) % 9 == 0, 40.0, 1.0)[:, None] * X
+    targets = {
+        "classes": np.array(["a", "b", "c"])[y],
+        "labels": np.column_stack([y == 0, y < 2]).astype(int),
+        "number": np.clip(X[:, 0], -1, 1),
+        "numbers": np.clip(X[:, :2], -1, 1) * [1.0, 1e3],
+    }
+    small: dict[str, Any] = {"effort": "quick", "max_epochs": 6, "random_state": 0}
+    models: dict[str, Any] = {
+        name: (ProtoPINVRegressor if "number" in name else ProtoPINVClassifier)(**small)
+        for name in KINDS
+    }
+    return {name: (models[name].fit(X, targets[name]), far, targets[name]) for name in KINDS}
+
+
+def flat(value: Any, name: str = "") -> dict[str, float]:
+    """All numbers of an evaluation, by where they are."""
+    if isinstance(value, dict):
+        return {k: v for key, each in value.items() for k, v in flat(each, f"{name}/{key}").items()}
+    if isinstance(value, list):
+        return {k: v for i, each in enumerate(value) for k, v in flat(each, f"{name}/{i}").items()}
+    return {} if isinstance(value, str) else {name: value}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_an_evaluation_says_what_score_says(scored, kind: str, weighted: bool) -> None:
+    model, X, y = scored[kind]
+    weight = np.random.default_rng(0).uniform(0, 3, len(X)) if weighted else None
+    result = evaluate(model, X, y, weight)
+    score = result.r2 if "number" in kind else result.accuracy
+    assert score == pytest.approx(model.score(X, y, weight), abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_of_weight_two_is_the_row_twice_in_every_measure(scored, kind: str) -> None:
+    model, X, y = scored[kind]
+    times = np.arange(len(X)) % 3
+    weighted = flat(asdict(evaluate(model, X, y, times)))
+    again = flat(asdict(evaluate(model, np.repeat(X, times, 0), np.repeat(y, times, 0))))
+    assert weighted == pytest.approx(again, rel=1e-9)
+    counts = {name: value for name, value in weighted.items() if "rows" in name}
+    assert all(isinstance(value, int) for value in counts.values())
+    assert counts["/n_rows"] == times.sum()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
 
 from protopinv.errors import DataError
 from protopinv.estimators.checks import plain_labels
@@ -26,7 +26,7 @@ class ClassScore:
     precision: float
     recall: float
     f1: float
-    n_rows: int
+    n_rows: float
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Evaluation:
     right, on average over groups of rows whose answers are about as sure.
     """
 
-    n_rows: int
+    n_rows: float
     accuracy: float
     log_loss: float
     per_class: list[ClassScore]
-    confusion: list[list[int]]
+    confusion: list[list[float]]
     balanced_accuracy: float
     calibration_error: float
 
@@ -53,7 +53,7 @@ class LabelEvaluation:
     ``calibration_error`` is how far the probability of a label is from how often it is there.
     """
 
-    n_rows: int
+    n_rows: float
     micro_f1: float
     macro_f1: float
     accuracy: float
@@ -76,7 +76,7 @@ class TargetScore:
 class NumberEvaluation:
     """Numbers; with several targets each figure is the mean over them."""
 
-    n_rows: int
+    n_rows: float
     r2: float
     mae: float
     rmse: float
@@ -92,7 +92,8 @@ def evaluate(
     """Score a fitted estimator on rows ``X`` with true targets ``y``, each by its weight.
 
     Gives an Evaluation for classes, a LabelEvaluation for several labels a row, and a
-    NumberEvaluation for numbers.
+    NumberEvaluation for numbers. What is judged are the answers of ``predict``. A row of weight
+    two is the same row twice, in counts of rows too.
     """
     check_is_fitted(estimator, "network_")
     answered = estimator._outputs(X)
@@ -102,20 +103,27 @@ def evaluate(
             f"Targets must have one row per sample. X has {len(outputs)} rows, y has {len(y)}. "
             "Check how the two were split."
         )
-    weight = None
+    weight = np.ones(len(outputs))
     if sample_weight is not None:
         with data_errors():
-            weight = checked_weight(sample_weight, outputs)
+            checked_weight(sample_weight, outputs)
+            # as they came: counts of rows are sums of them
+            weight = _check_sample_weight(sample_weight, outputs, dtype=np.float64)
+    predicted = estimator.objective_.decode(outputs)
     if isinstance(estimator.objective_, Numbers):
-        return _of_numbers(estimator.objective_, outputs, y, weight)
+        return _of_numbers(predicted.reshape(outputs.shape), y, weight)
     probabilities = estimator._probabilities(answered)
     if isinstance(estimator.objective_, Labels):
-        return _of_labels(probabilities, y, weight)
-    return _of_classes(estimator.classes_, probabilities, y, weight)
+        return _of_labels(predicted, probabilities, y, weight)
+    return _of_classes(estimator.classes_, predicted, probabilities, y, weight)
 
 
 def _of_classes(
-    classes: NDArray[Any], probabilities: NDArray[np.float64], y: Any, weight: Any
+    classes: NDArray[Any],
+    predicted: NDArray[Any],
+    probabilities: NDArray[np.float64],
+    y: Any,
+    weight: NDArray[np.float64],
 ) -> Evaluation:
     y = plain_labels(column_or_1d(y))
     unknown = [label for label in np.unique(y).tolist() if label not in classes.tolist()]
@@ -124,22 +132,26 @@ def _of_classes(
             f"Targets must be classes the model knows: {few(classes.tolist())}. "
             f"Got {few(unknown)}. Check the target column and its type."
         )
-    predicted = classes[probabilities.argmax(axis=1)]
     confusion = metrics.confusion_matrix(y, predicted, labels=classes, sample_weight=weight)
     there = confusion.sum(axis=1) > 0
     recalls = confusion.diagonal()[there] / confusion.sum(axis=1)[there]
     return Evaluation(
-        n_rows=len(y),
+        n_rows=_counts(weight.sum()),
         accuracy=float(metrics.accuracy_score(y, predicted, sample_weight=weight)),
         log_loss=float(metrics.log_loss(y, probabilities, labels=classes, sample_weight=weight)),
         per_class=_scores(y, predicted, classes.tolist(), weight, labels=classes),
-        confusion=confusion.tolist(),
+        confusion=_counts(confusion),
         balanced_accuracy=float(recalls.mean()),
         calibration_error=calibration_error(probabilities.max(axis=1), predicted == y, weight),
     )
 
 
-def _of_labels(probabilities: NDArray[np.float64], y: Any, weight: Any) -> LabelEvaluation:
+def _of_labels(
+    predicted: NDArray[Any],
+    probabilities: NDArray[np.float64],
+    y: Any,
+    weight: NDArray[np.float64],
+) -> LabelEvaluation:
     with data_errors():
         y = np.asarray(y)
     if y.shape != probabilities.shape or not np.isin(y, (0, 1)).all():
@@ -147,7 +159,7 @@ def _of_labels(probabilities: NDArray[np.float64], y: Any, weight: Any) -> Label
             f"Targets must be a matrix of 0 and 1 with {probabilities.shape[1]} columns, one a "
             f"label. Got shape {y.shape}. Check the target."
         )
-    y, predicted = y.astype(int), (probabilities > 0.5).astype(int)
+    y = y.astype(int)
     right = (y == predicted).mean(axis=1)
     tiny = np.finfo(np.float64).tiny
     likelihood = np.where(y == 1, probabilities, 1 - probabilities).clip(tiny)
@@ -158,7 +170,7 @@ def _of_labels(probabilities: NDArray[np.float64], y: Any, weight: Any) -> Label
         for kind in ("micro", "macro")
     }
     return LabelEvaluation(
-        n_rows=len(y),
+        n_rows=_counts(weight.sum()),
         micro_f1=f1["micro"],
         macro_f1=f1["macro"],
         accuracy=float(np.average(right == 1, weights=weight)),
@@ -166,9 +178,7 @@ def _of_labels(probabilities: NDArray[np.float64], y: Any, weight: Any) -> Label
         log_loss=float(np.average(-np.log(likelihood).mean(axis=1), weights=weight)),
         per_label=_scores(y, predicted, list(range(y.shape[1])), weight),
         calibration_error=calibration_error(
-            probabilities.ravel(),
-            y.ravel() == 1,
-            None if weight is None else np.repeat(weight, y.shape[1]),
+            probabilities.ravel(), y.ravel() == 1, np.repeat(weight, y.shape[1])
         ),
     )
 
@@ -216,14 +226,14 @@ def calibration_error(
 
 
 def _of_numbers(
-    objective: Numbers, outputs: NDArray[np.float64], y: Any, weight: Any
+    answers: NDArray[np.float64], y: Any, weight: NDArray[np.float64]
 ) -> NumberEvaluation:
     with data_errors():
         y = np.asarray(y, dtype=np.float64)
     columns = y.reshape(len(y), -1)
-    if columns.shape[1] != objective.n_outputs or not np.isfinite(columns).all():
+    if columns.shape != answers.shape or not np.isfinite(columns).all():
         raise DataError(
-            f"Targets must be finite numbers, {objective.n_outputs} a row. Got shape {y.shape}"
+            f"Targets must be finite numbers, {answers.shape[1]} a row. Got shape {y.shape}"
             f"{'' if np.isfinite(columns).all() else ' with NaN or infinity'}. Check the target."
         )
     scores = [
@@ -232,22 +242,29 @@ def _of_numbers(
             float(metrics.mean_absolute_error(true, predicted, sample_weight=weight)),
             float(metrics.root_mean_squared_error(true, predicted, sample_weight=weight)),
         )
-        for true, predicted in zip(columns.T, outputs.T, strict=True)
+        for true, predicted in zip(columns.T, answers.T, strict=True)
     ]
     means = {
         name: float(np.mean([getattr(s, name) for s in scores])) for name in ("r2", "mae", "rmse")
     }
-    return NumberEvaluation(n_rows=len(y), **means, per_target=scores)
+    return NumberEvaluation(n_rows=_counts(weight.sum()), **means, per_target=scores)
 
 
 def _scores(
-    y: Any, predicted: Any, names: list[Any], weight: Any, **options: Any
+    y: Any, predicted: Any, names: list[Any], weight: NDArray[np.float64], **options: Any
 ) -> list[ClassScore]:
     """Precision, recall and F1 of every class or label, and its rows."""
     found = metrics.precision_recall_fscore_support(
         y, predicted, zero_division=0, sample_weight=weight, **options
     )
     return [
-        ClassScore(label, float(precision), float(recall), float(f1), int(rows))
+        ClassScore(label, float(precision), float(recall), float(f1), _counts(rows))
         for label, precision, recall, f1, rows in zip(names, *found, strict=True)
     ]
+
+
+def _counts(weights: Any) -> Any:
+    """Sums of weights as plain numbers: whole ones where all of them are."""
+    sums = np.asarray(weights)
+    whole = np.rint(sums)
+    return whole.astype(np.int64).tolist() if np.array_equal(sums, whole) else sums.tolist()
