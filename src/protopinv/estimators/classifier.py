@@ -24,7 +24,7 @@ from protopinv.estimators.classes import (
     narrowed,
 )
 from protopinv.estimators.continuing import Continuing, refuse_classes, require_decay
-from protopinv.estimators.door import Checked, data_errors, with_weight
+from protopinv.estimators.door import Checked, all_or_nothing, data_errors, with_weight
 from protopinv.estimators.frames import averaged, averaged_names
 from protopinv.estimators.parameters import as_estimator, documented
 from protopinv.estimators.resuming import Saving
@@ -99,6 +99,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
         self._fit(checked, objective, config, callbacks, saving)
         self.classes_ = known_classes(objective)
 
+    @all_or_nothing
     def partial_fit(
         self,
         X: Any,
@@ -114,6 +115,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
         The first call is a fit. With ``classes`` there, later ones may bring these and no others;
         without, a class that was never seen is learned as it comes, and ``classes_`` grows.
         ``decay`` is the share of the memory of earlier rows to forget, for a world that changes.
+        After Ctrl-C, or any error, the model is as it was before the call.
         """
         options = {"classes": classes, "decay": require_decay(decay), "observer": observer}
         is_more = hasattr(self, "network_")
@@ -135,6 +137,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
         self.is_closed_ = self.is_closed_ or classes is not None
         return self
 
+    @all_or_nothing
     def forget(self, label: Any) -> Self:
         """Unlearn a class: its memory and its output go, and the others are as they were.
 

@@ -23,7 +23,7 @@ from protopinv.continual import (
 )
 from protopinv.errors import ConfigError, DataError, ModelFileError
 from protopinv.estimators.checks import memory_named, resolve_device
-from protopinv.estimators.door import Checked, require_some
+from protopinv.estimators.door import Checked, all_or_nothing, require_some
 from protopinv.estimators.frames import encoded_more
 from protopinv.estimators.parameters import as_estimator
 from protopinv.estimators.streaming import Streaming
@@ -86,7 +86,7 @@ class Continuing(Streaming):
         observer: Observer | None,
         factors: Tensor | None = None,
     ) -> Self:
-        """Learn from rows that were checked; nothing of the model changes before all is done."""
+        """Learn from rows that were checked; after Ctrl-C the model is as it was."""
         device = resolve_device(self.device)
         if self.table_ is not None:
             checked = encoded_more(checked, state.objective, self.table_)
@@ -120,6 +120,8 @@ class Continuing(Streaming):
                 observer=watched,
             )
             done = update(state, New(seen.X, seen.y, weight), settings)
+        if done.history.ending == "interrupted":
+            raise KeyboardInterrupt
         self._take_state(done.state, inputs)
         self.history_, self.n_iter_ = done.history, done.history.n_epochs
         return self
@@ -172,6 +174,7 @@ class Continuing(Streaming):
             self._learn_names(source)
         return self
 
+    @all_or_nothing
     def grow(self, n: int) -> Self:
         """Add ``n`` prototypes to every bank, at rows drawn from the memory.
 
@@ -187,6 +190,7 @@ class Continuing(Streaming):
         bank = grown(state.bank, inputs, *hidden_of(state.bank, architecture, inputs))
         return self._take_state(state.with_bank(bank))
 
+    @all_or_nothing
     def freeze(self, n: int | None = None) -> Self:
         """Keep the first ``n`` prototypes of every bank where they are; None: all, 0: none.
 
@@ -199,6 +203,7 @@ class Continuing(Streaming):
         self.last_bank_ = None
         return self
 
+    @all_or_nothing
     def prune(self, n_prototypes: int) -> Pruned:
         """Leave every bank with so many prototypes, those that matter most.
 

@@ -2,10 +2,11 @@
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -44,6 +45,29 @@ class Checked:
     weight: NDArray[np.float64] | None
     learned: dict[str, Any]
     table: Table | None = None
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def all_or_nothing(method: Callable[P, T]) -> Callable[P, T]:
+    """A method that leaves its estimator as it was when anything is raised, also by Ctrl-C.
+
+    What a fit leaves behind is replaced, never changed in place, so names are enough to go back.
+    """
+
+    @wraps(method)
+    def guarded(*args: P.args, **options: P.kwargs) -> T:
+        estimator: Any = args[0]
+        before = dict(vars(estimator))
+        try:
+            return method(*args, **options)
+        except BaseException:
+            estimator.__dict__ = before
+            raise
+
+    return guarded
 
 
 class NetworkEstimator(BaseEstimator):

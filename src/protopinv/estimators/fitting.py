@@ -17,7 +17,7 @@ from torch import Tensor
 from protopinv.callbacks import Callback, Callbacks, TrainingStart
 from protopinv.errors import ConfigError, NotLearnedWarning, SlowRowsWarning
 from protopinv.estimators.checks import hold_out, memory_named, require_number, resolve_device
-from protopinv.estimators.door import Checked, flat_images, with_image_shape
+from protopinv.estimators.door import Checked, all_or_nothing, flat_images, with_image_shape
 from protopinv.estimators.frames import checked_frame, encoded, refuse_columns, rows_of
 from protopinv.estimators.parameters import BankParameters, as_estimator
 from protopinv.estimators.resuming import Saving, array_fingerprint, fingerprint, is_resumed
@@ -52,6 +52,7 @@ class ProtoPINV(BankParameters, BankEstimator):
         tags.input_tags.sparse = True
         return tags
 
+    @all_or_nothing
     def fit(
         self,
         X: Any,

@@ -11,6 +11,7 @@ from sklearn.utils import Tags
 from protopinv.callbacks import Callbacks
 from protopinv.errors import ConfigError, DataError
 from protopinv.estimators.continuing import Continuing, require_decay
+from protopinv.estimators.door import all_or_nothing
 from protopinv.estimators.parameters import as_estimator, documented
 from protopinv.estimators.resuming import Saving
 from protopinv.estimators.streams import is_small
@@ -93,6 +94,7 @@ class ProtoPINVRegressor(RegressorMixin, Continuing):
         checked = replace(checked, y=numbers)
         self._fit(checked, objective, config, callbacks, saving)
 
+    @all_or_nothing
     def partial_fit(
         self,
         X: Any,
@@ -105,6 +107,7 @@ class ProtoPINVRegressor(RegressorMixin, Continuing):
         """Learn from more rows without those of earlier calls; the first call is a fit.
 
         ``decay`` is the share of the memory of earlier rows to forget, for a world that changes.
+        After Ctrl-C, or any error, the model is as it was before the call.
         """
         decay = require_decay(decay)
         is_more = hasattr(self, "network_")
