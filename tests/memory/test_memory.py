@@ -25,6 +25,10 @@ def begun(Z: Tensor, groups: Tensor, weight: Tensor, limit: int | None = 2_000) 
     return begin_memory(Z, groups, weight, n_groups=GROUPS, limit=limit, generator=generator)
 
 
+def ones(Z: Tensor) -> Tensor:
+    return Z.new_ones(len(Z))
+
+
 def moments(memory: Memory, group: int) -> tuple[Tensor, Tensor, Tensor]:
     """Mass, mean and scatter of a group along the directions, from those of its parts."""
     parts = memory.parts.taken(memory.parts.group == group)
@@ -197,20 +201,33 @@ def test_parts_of_a_group_as_one_have_the_sums_of_all_its_rows() -> None:
 def test_rows_like_those_before_are_told_from_others(limit: int) -> None:
     memory = begun(*rows(), limit=limit)
     Z, groups, _ = rows(1)
-    assert float(memory.unlike(Z, groups, GROUPS).max()) < 0.2
-    moved = memory.unlike(Z + 6 * Z.std(0) * (groups == 1)[:, None], groups, GROUPS)
+    assert float(memory.unlike(Z, groups, ones(Z), GROUPS).max()) < 0.2
+    moved = memory.unlike(Z + 6 * Z.std(0) * (groups == 1)[:, None], groups, ones(Z), GROUPS)
     assert float(moved[1]) > 0.9
     assert float(moved[[0, 2]].max()) < 0.2
     some = groups != 2
-    absent = memory.unlike(Z[some], groups[some], GROUPS + 1)
+    absent = memory.unlike(Z[some], groups[some], ones(Z[some]), GROUPS + 1)
     assert absent[2] == 1
     assert absent[GROUPS] == 1
+
+
+def test_weights_say_where_rows_are() -> None:
+    Z, groups, _ = rows(1)
+    memory = begun(*rows())
+    far = torch.arange(N) % 2 == 0
+    moved = torch.where(far[:, None], Z + 0.5 * Z.std(0), Z)
+    heavy = torch.where(far, 50.0, 1.0).double()
+    times = heavy.long()
+    found = memory.unlike(moved, groups, heavy, GROUPS)
+    repeated = moved.repeat_interleave(times, 0), groups.repeat_interleave(times)
+    torch.testing.assert_close(found, memory.unlike(*repeated, ones(repeated[0]), GROUPS))
+    assert float((memory.unlike(moved, groups, ones(Z), GROUPS) - found).abs().max()) > 0.01
 
 
 def test_a_handful_of_rows_does_not_look_like_another_world() -> None:
     memory = begun(*rows())
     found = [
-        float(memory.unlike(Z[:15], groups[:15], GROUPS).mean())
+        float(memory.unlike(Z[:15], groups[:15], ones(Z[:15]), GROUPS).mean())
         for Z, groups, _ in (rows(seed) for seed in range(1, 11))
     ]
     assert sum(found) / len(found) < 0.2

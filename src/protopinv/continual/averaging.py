@@ -30,9 +30,12 @@ def reviewed(state: State, new: New, architecture: Architecture) -> State:
         state.objective.judge(answers(bank, architecture, new.Z).T[None], targets).plain[0]
         for bank in (state.bank, state.last)
     )
-    gain = mean - last
-    error = gain.std(correction=0) / math.sqrt(len(gain))
-    if not bool(gain.mean() > CLEAR * error):
+    gain, weight = (mean - last).double(), new.weight.to(mean.device).double()
+    total = float(weight.sum())
+    average = float(weight @ gain) / total
+    variance = float(weight @ (gain - average).square()) / total
+    # a weight counts as so many rows, whatever its unit
+    if not average > CLEAR * math.sqrt(variance * state.memory.unit / total):
         return state
     return replace(state, bank=state.last, last=None, n_calls=1)
 

@@ -99,7 +99,7 @@ def _understood(state: State, new: New, settings: Settings) -> Call:
     # with an input that starts at zero there is as much to learn as with a class
     unlike = torch.ones(n_groups, dtype=torch.float64)
     if not settings.is_wider:
-        unlike = state.memory.unlike(new.Z, groups.to(new.Z.device), n_groups)
+        unlike = state.memory.unlike(new.Z, groups.to(new.Z.device), new.weight, n_groups)
     return Call(state, new, groups, known, unlike)
 
 

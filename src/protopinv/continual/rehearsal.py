@@ -19,7 +19,8 @@ from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.rows import Rows
 
-# Rows that are drawn for every new one, how many at least, and what each counts at most.
+# Rows that are drawn for every new one, how many at least, and what each counts at most beside a
+# new one.
 DRAWN_FOR_ONE, LEAST_DRAWN, MOST_WEIGHT = 2.0, 2_000, 2.0
 # How much of what a drawn row should be answered the network says that there was, once a new class
 # comes; before, it says all.
@@ -62,9 +63,9 @@ class Call:
         return float(self.unlike @ self.masses / self.masses.sum())
 
 
-def drawn_rows(n_new: int, mass: float) -> int:
+def drawn_rows(n_new: int, n_old: float) -> int:
     """How many rows are drawn beside new ones at most: no more than there have been."""
-    return min(round(mass), max(LEAST_DRAWN, round(DRAWN_FOR_ONE * n_new)))
+    return min(round(n_old), max(LEAST_DRAWN, round(DRAWN_FOR_ONE * n_new)))
 
 
 def together(call: Call, config: TrainConfig, device: torch.device, generator: Generator) -> Rows:
@@ -72,8 +73,9 @@ def together(call: Call, config: TrainConfig, device: torch.device, generator: G
     state, new, dtype = call.state, call.new, getattr(torch, config.dtype)
     Z, weight = new.Z.to(device, dtype), new.weight.to(device, dtype)
     wanted = _wanted(new.targets, state.objective, config).to(device, dtype)
-    mass = float(call.masses.sum())
-    most = drawn_rows(len(Z), mass)
+    mass, unit = float(call.masses.sum()), float(new.weight.mean())
+    # heavy rows count as many
+    most = drawn_rows(len(Z), max(float(state.memory.parts.rows.sum()), mass / unit))
     n = round(most * call.share)
     if n == 0:
         return Rows(Z, wanted, (weight / weight.mean())[None])
@@ -81,7 +83,8 @@ def together(call: Call, config: TrainConfig, device: torch.device, generator: G
     drawn = drawn.to(device, dtype)
     said = answers(state.bank, architecture_of(config), drawn)
     remembered = _remembered(said, groups.to(device), call)
-    weight = torch.cat([weight, weight.new_full((n,), min(mass / most, MOST_WEIGHT))])
+    each = min(mass / most, MOST_WEIGHT * unit)
+    weight = torch.cat([weight, weight.new_full((n,), each)])
     return Rows(
         torch.cat([Z, drawn]), torch.cat([wanted, remembered]), (weight / weight.mean())[None]
     )

@@ -23,27 +23,28 @@ def scheduled(config: TrainConfig, call: Call, n_rows: int, *, batch_is_free: bo
     """For so many rows, new and drawn, from what a fit of as many new ones would have."""
     rate, epochs = RATE, EPOCHS * config.max_epochs
     if not call.grows:
-        gently, passes = gentle(call.state.memory, len(call.new.Z))
+        gently, passes = gentle(call.state.memory, float(call.new.weight.sum()))
         rate = max(RATE * call.share, gently)
         epochs = (1 - call.share) * min(passes, config.max_epochs) + call.share * epochs
     if batch_is_free:
         small = max(LEAST_BATCH, math.ceil(n_rows / LEAST_BATCHES))
         config = replace(config, batch_size=min(small, config.batch_size or small))
+    n_epochs = math.ceil(round(epochs, 6))  # sums of weights are off by their rounding
     return replace(
         config,
-        max_epochs=math.ceil(epochs),
-        warmup_epochs=min(config.warmup_epochs, math.ceil(epochs) // 4),
+        max_epochs=n_epochs,
+        warmup_epochs=min(config.warmup_epochs, n_epochs // 4),
         lr=rate * config.lr,
     )
 
 
-def gentle(memory: Memory, n_new: int) -> tuple[float, float]:
-    """The share of the rate of a fit, and the passes, for rows like those before.
+def gentle(memory: Memory, mass: float) -> tuple[float, float]:
+    """The share of the rate of a fit, and the passes, for rows like those before of this mass.
 
     A network that was fitted is as good as its rows allow, and a large step would only shake it.
     One that has learned from small calls is behind a fit of all their rows, and has to catch up.
     """
-    total = n_new + float(memory.parts.mass.sum())
+    total = mass + float(memory.parts.mass.sum())
     fresh = (total - memory.fitted) / total
-    rate = min(MOST_RATE, FRESH_RATE * fresh * n_new / total)
+    rate = min(MOST_RATE, FRESH_RATE * fresh * mass / total)
     return rate, max(LEAST_PASSES, PASSES * fresh)

@@ -8,7 +8,6 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from torch import Tensor
 
@@ -135,29 +134,19 @@ def _check_labels(y: NDArray[Any]) -> None:
         )
 
 
-def class_weights(
-    class_weight: Any, y: NDArray[Any], weight: NDArray[np.float64] | None
-) -> NDArray[np.float64] | None:
-    """Weights of rows, each times that of its class."""
-    if class_weight is None:
-        return weight
-    balanced = isinstance(class_weight, str) and class_weight == "balanced"
-    if not balanced and not isinstance(class_weight, dict):
-        raise ConfigError(
-            "class_weight must be None, 'balanced' or a dict of numbers by class. Got "
-            f"{class_weight!r}. Change it, or leave it at None."
-        )
-    if y.ndim > 1:
-        raise ConfigError(
-            "class_weight goes with one class a row. y has several labels a row. Use sample_weight."
-        )
-    if balanced:
-        return _balanced(y, weight)
-    classes = np.unique(y).tolist()
+def class_factors(
+    class_weight: Any, labels: NDArray[Any], mass: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What rows of each class count beside their own weights, which have this ``mass``."""
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        even: NDArray[np.float64] = mass.sum() / (len(mass) * mass)
+        return even
+    check_class_weight(class_weight)
+    known = labels.tolist()
     for label, number in class_weight.items():
-        if label not in classes:
+        if label not in known:
             raise DataError(
-                f"class_weight may name classes of y only: {few(classes)}. Got {label!r}. Check "
+                f"class_weight may name classes of y only: {few(known)}. Got {label!r}. Check "
                 "its name and type."
             )
         counts = isinstance(number, Real) and not isinstance(number, bool)
@@ -166,17 +155,22 @@ def class_weights(
                 f"class_weight must be numbers, 0 or more. Class {label!r} has {number!r}. "
                 "Change it."
             )
-    by_class: NDArray[np.float64] = compute_sample_weight(class_weight, y)
-    return by_class if weight is None else by_class * weight
+    return np.array([float(class_weight.get(label, 1.0)) for label in known])
 
 
-def _balanced(y: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Every class counts as much as any other: by the weights of its rows, not their number."""
-    _, codes = np.unique(y, return_inverse=True)
-    mass = np.ones(len(y)) if weight is None else weight
-    total = np.bincount(codes, mass)
-    even: NDArray[np.float64] = mass / total[codes] * mass.sum() / len(total)
-    return even
+def check_class_weight(class_weight: Any, *, is_column: bool = True) -> None:
+    """Raise ConfigError for what is neither "balanced" nor a dict, or for several labels a row."""
+    balanced = isinstance(class_weight, str) and class_weight == "balanced"
+    if not balanced and not isinstance(class_weight, dict):
+        raise ConfigError(
+            "class_weight must be None, 'balanced' or a dict of numbers by class. Got "
+            f"{class_weight!r}. Change it, or leave it at None."
+        )
+    if not is_column:
+        raise ConfigError(
+            "class_weight goes with one class a row. There are several labels a row. Use "
+            "sample_weight, or a column of weights."
+        )
 
 
 def few(values: list[Any]) -> str:

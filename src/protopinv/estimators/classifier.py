@@ -16,7 +16,8 @@ from protopinv.errors import ConfigError, DataError
 from protopinv.estimators.checks import plain_labels
 from protopinv.estimators.classes import (
     ProbabilisticClassifier,
-    class_weights,
+    check_class_weight,
+    class_factors,
     classes_of,
     few,
     known_classes,
@@ -28,9 +29,10 @@ from protopinv.estimators.door import Checked, all_or_nothing, data_errors, with
 from protopinv.estimators.frames import averaged, averaged_names
 from protopinv.estimators.parameters import as_estimator, documented
 from protopinv.estimators.resuming import Saving
-from protopinv.estimators.streams import is_small, with_class_weight
+from protopinv.estimators.streams import Weighted, is_small, with_class_weight
 from protopinv.estimators.table_stream import unscaled, with_table
-from protopinv.objective import Classes, Labels
+from protopinv.memory import Memory
+from protopinv.objective import Classes, Labels, Objective
 from protopinv.shards import ArrowRows, RowSource
 from protopinv.train.config import AUTO
 from protopinv.train.loop import Observer
@@ -90,13 +92,14 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
             return
         config, checked = self._prepared(X, y, sample_weight)
         objective = self._objective_of(checked)
-        weight = class_weights(self.class_weight, checked.y, checked.weight)
-        if weight is not checked.weight:
-            checked = with_weight(checked, weight)
-            objective = self._objective_of(checked)
+        factors = self._factors(checked, objective)
+        if factors is not None:
+            checked = counted(checked, objective, factors)
+            objective, factors = self._objective_of(checked), factors[factors > 0]
         if self._goes_on:
             self._require_same_classes(objective)
         self._fit(checked, objective, config, callbacks, saving)
+        self._remember_rows(factors)
         self.classes_ = known_classes(objective)
 
     @all_or_nothing
@@ -130,8 +133,9 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
             refuse_classes(classes)
             self._require_labels(checked.y)
             return self._update(checked, state, decay, observer)
+        checked = self._without_weightless(checked)
         state = self._with_classes(state, self._classes_in(checked, classes))
-        factors = self._factors(state, checked)
+        factors = self._factors(checked, state.objective, state.memory)
         self._update(checked, state, decay, observer, factors)
         self.classes_ = known_classes(self.objective_)
         self.is_closed_ = self.is_closed_ or classes is not None
@@ -170,9 +174,11 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
         if checked.y.ndim > 1:
             refuse_classes(classes)
         objective = classes_of(self._declared(checked, classes))
-        weight = class_weights(self.class_weight, checked.y, checked.weight)
-        checked = with_weight(checked, weight)
+        factors = self._factors(checked, objective)
+        if factors is not None:
+            checked = counted(checked, objective, factors)
         self._fit(checked, objective, config, Callbacks(observer, None), Saving())
+        self._remember_rows(factors)
         self.classes_, self.is_closed_ = known_classes(objective), True
         return self
 
@@ -233,20 +239,40 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
             objective=replace(objective, labels=narrowed(labels)),
         )
 
-    def _factors(self, state: State, checked: Checked) -> Tensor | None:
+    def _factors(
+        self, checked: Checked, objective: Objective, memory: Memory | None = None
+    ) -> Tensor | None:
         """What rows of each class count, by class_weight; of old rows the memory knows how many."""
         if self.class_weight is None:
             return None
-        objective = state.objective
-        mass = state.memory.masses(objective.n_groups).numpy()
+        check_class_weight(self.class_weight, is_column=isinstance(objective, Classes))
+        labels, n = known_classes(objective), objective.n_groups
         weight = np.ones(len(checked.y)) if checked.weight is None else checked.weight
-        mass = mass + np.bincount(objective.encode(checked.y), weight, objective.n_groups)
-        labels = known_classes(objective)
-        there = mass > 0
-        found = class_weights(self.class_weight, labels[there], mass[there])
-        factors = np.ones(len(labels))
-        factors[there] = (found if found is not None else mass[there]) / mass[there]
+        mass: NDArray[np.float64] = np.bincount(objective.encode(checked.y), weight, n)
+        class_weight = self.class_weight
+        if memory is not None:
+            mass = mass + memory.masses(n).numpy()
+            class_weight = _that_count(class_weight)
+        there, factors = mass > 0, np.ones(n)
+        factors[there] = class_factors(class_weight, labels[there], mass[there])
         return torch.from_numpy(factors)
+
+    def _without_weightless(self, checked: Checked) -> Checked:
+        """Rows without those of classes that count nothing."""
+        if not isinstance(self.class_weight, dict) or checked.y.ndim > 1:
+            return checked
+        weightless = [label for label, number in self.class_weight.items() if number == 0]
+        if not weightless:
+            return checked
+        labels, codes = np.unique(checked.y, return_inverse=True)
+        present = np.array([label not in weightless for label in labels.tolist()])[codes]
+        weight = np.ones(len(present)) if checked.weight is None else checked.weight
+        return with_weight(checked, weight * present)
+
+    def _remember_rows(self, factors: Tensor | None) -> None:
+        """The memory counts rows; what their class counts comes in where it is used."""
+        if factors is not None and self.memory_ is not None:
+            self.memory_ = self.memory_.reweighted(torch.where(factors > 0, 1 / factors, 1.0))
 
     def _require_labels(self, y: NDArray[Any]) -> None:
         """Raise DataError unless y is a matrix of 0 and 1 as wide as that of the fit."""
@@ -275,6 +301,8 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
             return classes_of(found.targets.labels())
 
         self._fit_source(source, targets, objective_of, callbacks, saving)
+        if isinstance(source, Weighted):
+            self._remember_rows(torch.from_numpy(source.factors[source.factors > 0]))
         self.classes_ = known_classes(self.objective_)
 
     def _with_table(self, source: ArrowRows) -> RowSource:
@@ -294,3 +322,16 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
                 f"A warm start needs the classes of the last fit: {self.classes_.tolist()}. y has "
                 f"{objective.labels.tolist()}. Set warm_start=False."
             )
+
+
+def counted(checked: Checked, objective: Objective, factors: Tensor) -> Checked:
+    """Rows that count as their class does, too, without those that count nothing."""
+    weight = factors.numpy()[objective.encode(checked.y)]
+    return with_weight(checked, weight if checked.weight is None else checked.weight * weight)
+
+
+def _that_count(class_weight: Any) -> Any:
+    """Without classes that count nothing: once these are left out, no one knows them."""
+    if not isinstance(class_weight, dict):
+        return class_weight
+    return {label: number for label, number in class_weight.items() if number != 0}

@@ -106,7 +106,7 @@ class Continuing(Streaming):
             dtype = getattr(torch, config.dtype)
             everything = np.arange(len(checked.X))
             seen = rows.projected(everything, inputs.features.to(device), dtype, device)
-            weight = seen.X.new_ones(len(seen)) if seen.weight is None else seen.weight[0]
+            weight = np.ones(len(checked.X)) if checked.weight is None else checked.weight
             settings = Settings(
                 config,
                 device,
@@ -119,7 +119,7 @@ class Continuing(Streaming):
                 most_prototypes=self.max_prototypes,
                 observer=watched,
             )
-            done = update(state, New(seen.X, seen.y, weight), settings)
+            done = update(state, New(seen.X, seen.y, torch.from_numpy(weight).to(device)), settings)
         if done.history.ending == "interrupted":
             raise KeyboardInterrupt
         self._take_state(done.state, inputs)

@@ -130,7 +130,12 @@ class NetworkEstimator(BaseEstimator):
                 delattr(self, name)
 
     def _source(self, checked: Checked, objective: Objective) -> Source:
-        return Source(checked.X, objective.encode(checked.y), objective, checked.weight)
+        targets = objective.encode(checked.y)
+        if checked.weight is None:
+            return Source(checked.X, targets, objective)
+        # relative to the largest, so that no sum of them overflows or vanishes
+        unit = float(checked.weight.max())
+        return Source(checked.X, targets, objective, checked.weight / unit, unit=unit)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -206,7 +211,7 @@ def data_errors() -> Iterator[None]:
 
 
 def checked_weight(sample_weight: Any, X: NDArray[Any]) -> NDArray[np.float64]:
-    """What each row counts, relative to the largest; raises DataError for what cannot be."""
+    """What each row counts; raises DataError for what cannot be."""
     weight: NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if (weight < 0).any():
         row = int(np.flatnonzero(weight < 0)[0])
@@ -214,8 +219,14 @@ def checked_weight(sample_weight: Any, X: NDArray[Any]) -> NDArray[np.float64]:
             f"Weights of rows must be 0 or more. Row {row} has {weight[row]:g}. Correct it."
         )
     require_some(weight)
-    relative: NDArray[np.float64] = weight / weight.max()
-    return relative
+    with np.errstate(over="ignore"):
+        total = weight.sum()
+    if not np.isfinite(total):
+        raise DataError(
+            "Weights of rows must add up to a finite number. They are as large as "
+            f"{weight.max():g}. Divide all by the largest."
+        )
+    return weight
 
 
 def require_some(weight: NDArray[np.float64]) -> None:

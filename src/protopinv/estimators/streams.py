@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from protopinv.errors import ColumnsWarning, ConfigError, DataError
-from protopinv.estimators.classes import class_weights, few
+from protopinv.errors import ColumnsWarning, DataError
+from protopinv.estimators.classes import check_class_weight, class_factors, few
 from protopinv.shards import ArrayRows, ArrowRows, Block, Piece, RowSource, SparseRows
 from protopinv.shards.source import IN_MEMORY_BYTES, Wanted
 from protopinv.tables import hint
@@ -96,20 +96,14 @@ def with_class_weight(source: RowSource, class_weight: Any) -> RowSource:
     """The same rows, each of which counts as its class does, too."""
     if class_weight is None:
         return source
-    if not source.is_column:
-        raise ConfigError(
-            "class_weight goes with one class a row. There are several labels a row. Use weights "
-            "of rows."
-        )
+    check_class_weight(class_weight, is_column=source.is_column)
     counts = LabelCounts()
     for block, piece in pieces_of(source, source.blocks, features=False):
         mass = np.ones(len(piece.X)) if piece.weight is None else piece.weight
         counts.add(np.asarray(piece.y), mass, block.file)
     labels = counts.labels()
     each = np.array([counts.mass[label] for label in labels.tolist()])
-    weights = class_weights(class_weight, labels, each)
-    factors = np.ones(len(labels)) if weights is None else weights / each
-    return _Weighted(source, labels, factors)
+    return Weighted(source, labels, class_factors(class_weight, labels, each))
 
 
 # What a source that wraps another has from it.
@@ -134,24 +128,26 @@ class _Ordered(RowSource):
         return {**self._source.fingerprint(), "columns": list(self.names or ())}
 
 
-class _Weighted(RowSource):
+class Weighted(RowSource):
     """Rows of another source, each of which counts as its class does, too."""
 
     def __init__(
         self, source: RowSource, labels: NDArray[Any], factors: NDArray[np.float64]
     ) -> None:
-        self._source, self._labels, self._factors = source, labels, factors
+        self._source, self.labels, self.factors = source, labels, factors
         for name in (*KEPT, "table", "examples"):
             setattr(self, name, getattr(source, name))
 
     def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
+        """Those of the other source, with other weights."""
         for piece in self._source.read(block, wanted):
             # labels without weight are not known, and count nothing whatever their factor is
-            code = np.searchsorted(self._labels, np.asarray(piece.y))
-            factor = self._factors[code.clip(max=len(self._factors) - 1)]
+            code = np.searchsorted(self.labels, np.asarray(piece.y))
+            factor = self.factors[code.clip(max=len(self.factors) - 1)]
             weight = factor if piece.weight is None else piece.weight * factor
             yield piece._replace(weight=weight)
 
     def fingerprint(self) -> dict[str, Any]:
-        factors = dict(zip(map(str, self._labels.tolist()), self._factors.tolist(), strict=True))
+        """That of the other source, and what classes count."""
+        factors = dict(zip(map(str, self.labels.tolist()), self.factors.tolist(), strict=True))
         return {**self._source.fingerprint(), "class_weight": factors}

@@ -72,6 +72,11 @@ class Memory:
         """What the rows of each group count together."""
         return self.parts.mass.new_zeros(n_groups).index_add_(0, self.parts.group, self.parts.mass)
 
+    @property
+    def unit(self) -> float:
+        """What a row counts on average."""
+        return float(self.parts.mass.sum() / self.parts.rows.sum())
+
     def cut(self, Z: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
         """Rows without what the network must not look at."""
         if not self.is_cut or self.basis is None:
@@ -118,7 +123,11 @@ class Memory:
         return reduce(Parts.joined, found)
 
     def unlike(
-        self, Z: Float[Tensor, "n m"], groups: Int[Tensor, " n"], n_groups: int
+        self,
+        Z: Float[Tensor, "n m"],
+        groups: Int[Tensor, " n"],
+        weight: Float[Tensor, " n"],
+        n_groups: int,
     ) -> Float[Tensor, " g"]:
         """How unlike the rows of each group are to those there were: 0 the same, 1 of elsewhere.
 
@@ -126,20 +135,21 @@ class Memory:
         distance of their means, less what chance makes of it. A group without rows is at 1: nothing
         speaks for it.
         """
-        heads = self._heads(Z).double()
-        counts = groups.bincount(minlength=n_groups)
-        sums = heads.new_zeros(n_groups, heads.shape[1]).index_add_(0, groups, heads)
-        counts, sums = counts.cpu().double(), sums.cpu()
+        heads, weight = self._heads(Z).double(), weight.double()
+        masses = weight.new_zeros(n_groups).index_add_(0, groups, weight).cpu()
+        sums = heads.new_zeros(n_groups, heads.shape[1])
+        sums = sums.index_add_(0, groups, heads * weight[:, None]).cpu()
         known = self.parts.whole(n_groups)
-        here = (counts > 0) & (known.mass > 0)
+        here = (masses > 0) & (known.mass > 0)
         unlike = torch.ones(n_groups, dtype=torch.float64)
         if not bool(here.any()):
             return unlike
-        old, n = known.taken(here), counts[here]
-        off = sums[here] / n[:, None] - old.mean
+        old, new = known.taken(here), masses[here]
+        off = sums[here] / new[:, None] - old.mean
         square = (torch.linalg.pinv(old.covariances(), hermitian=True) @ off[:, :, None])[:, :, 0]
         r = self.n_directions
-        by_chance = (r + 2 * (2 * r) ** 0.5) * (1 / n + 1 / old.rows)
+        # a weight counts as so many rows, whatever its unit
+        by_chance = (r + 2 * (2 * r) ** 0.5) * (1 / new + 1 / old.mass) * self.unit
         distance = ((square * off).sum(1) - by_chance).clamp_min(0).sqrt()
         unlike[here] = torch.erf(distance / 8**0.5)
         return unlike
@@ -227,13 +237,23 @@ class Memory:
         return heads + tails[self.parts.group]
 
     def weakened(self, factor: float) -> "Memory":
-        """As if every row counted ``factor`` times; what is left of next to nothing goes."""
-        tail = None if self.tail_scatter is None else self.tail_scatter * factor
-        parts = self.parts.weakened(factor)
+        """As if there were ``factor`` times as many rows; what is left of next to nothing goes."""
+        weaker = self.reweighted(torch.full((self.n_groups,), factor, dtype=torch.float64))
+        parts = replace(weaker.parts, rows=self.parts.rows * factor)
         left = parts.rows > GONE
         left[parts.rows.argmax()] = True
+        return replace(weaker, parts=parts.taken(left))
+
+    def reweighted(self, factors: Float[Tensor, " g"]) -> "Memory":
+        """As if rows of each group had so many times their weight."""
+        tail = self.tail_scatter
+        parts = self.parts.reweighted(factors[self.parts.group])
+        share = float(parts.mass.sum() / self.parts.mass.sum())
         return replace(
-            self, parts=parts.taken(left), tail_scatter=tail, fitted=self.fitted * factor
+            self,
+            parts=parts,
+            tail_scatter=None if tail is None else tail * factors[: len(tail), None],
+            fitted=self.fitted * share,
         )
 
     def without(self, group: int) -> "Memory":

@@ -52,10 +52,10 @@ class Parts:
         scatter = self.scatter.new_zeros(len(self), n, n).index_copy_(2, places, rows)
         return replace(self, mean=mean, scatter=scatter)
 
-    def weakened(self, factor: float) -> "Parts":
-        """The same as if every row counted ``factor`` times."""
-        scaled = (self.rows * factor, self.mass * factor, self.mean, self.scatter * factor)
-        return Parts(self.group, *scaled)
+    def reweighted(self, factor: Float[Tensor, " q"]) -> "Parts":
+        """As if rows of each part had so many times their weight."""
+        scatter = self.scatter * factor[:, None, None]
+        return replace(self, mass=self.mass * factor, scatter=scatter)
 
     def reduced(self, n: int) -> "Parts":
         """At most ``n``, none with too few rows unless it is the only one; all are of one group."""

@@ -185,7 +185,7 @@ class Training:
         memory = begin_memory(
             rows.X,
             self.objective.groups(rows.y).to(rows.X.device),
-            weight,
+            weight.double() * prepared.unit,
             n_groups=self.objective.n_groups,
             limit=self.memory,
             generator=noise_generator(self.seed, torch.device("cpu")),

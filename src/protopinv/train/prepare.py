@@ -123,6 +123,7 @@ def noise_generator(seed: int, device: torch.device, rank: int | None = None) ->
 class Prepared:
     """A fitted feature map, behind a front or not, and rows as the network sees them.
 
+    ``unit`` is what a row counts whose weight is one there: those of ``rows`` have a mean of one.
     First banks are made from ``sample``. ``judged`` are rows that were held out, or some of them,
     to say how sure answers should be. ``cross`` gives the same for folds beside so many members
     that see all rows, or None where there are too few rows for that.
@@ -135,6 +136,7 @@ class Prepared:
     sample: Rows
     judged: Rows | None = None
     cross: "Callable[[int], Prepared | None] | None" = None
+    unit: float = 1.0
 
 
 def prepare(
@@ -166,12 +168,13 @@ def prepare(
     else:
         features = fitted[1].to(device)
     distortions = distortions_of(config, len(kept), seed)
+    unit = source.mean_weight(kept)
     same, dtype = number_types(config)
     rows = source.projected(kept, features, dtype, device, distortions)
     first = rows if len(chosen) == len(rows) else rows.taken(torch.from_numpy(chosen).to(device))
     if held_out is not None:
         validation = source.projected(held_out, features, same, device)
-        return Prepared(front, features, rows, validation, first, validation)
+        return Prepared(front, features, rows, validation, first, validation, unit=unit)
 
     def cross(n_full: int) -> Prepared | None:
         fold = deal_folds(source.groups(), FOLDS, seed)
@@ -183,7 +186,7 @@ def prepare(
         some = both if first is rows else both.taken(torch.from_numpy(chosen).to(device))
         return Prepared(front, features, both, None, some, both)
 
-    return Prepared(front, features, rows, None, first, cross=cross)
+    return Prepared(front, features, rows, None, first, cross=cross, unit=unit)
 
 
 def number_types(config: TrainConfig) -> tuple[torch.dtype, torch.dtype]:

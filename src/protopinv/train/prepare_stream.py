@@ -99,6 +99,7 @@ def prepare_stream(
     same, dtype = number_types(config)
     view = View(front, features.to(device), objective, dtype, device)
     rows, validation = streamed(source, view, parts, ranks, found)
+    unit = 1.0 if rows.counting.mean is None else rows.counting.mean
 
     def kept(given: StreamedRows) -> AnyRows:
         """In memory, where this rank's part has room there."""
@@ -114,7 +115,8 @@ def prepare_stream(
         watched = replace(validation, view=replace(view, dtype=same))
         held = found.held_sample
         judged = None if held is None else watched.of_sample(held)
-        return Prepared(front, features, kept(rows), kept(watched), rows.of_sample(sample), judged)
+        first = rows.of_sample(sample)
+        return Prepared(front, features, kept(rows), kept(watched), first, judged, unit=unit)
 
     def cross(n_full: int) -> Prepared | None:
         if (found.fold_masses <= 0).any():
@@ -124,8 +126,9 @@ def prepare_stream(
         return Prepared(front, features, kept(both), None, first, judged)
 
     if config.early_stopping == "cross":
-        return Prepared(front, features, rows, None, rows.of_sample(sample), cross=cross)
-    return Prepared(front, features, kept(rows), None, rows.of_sample(sample))
+        first = rows.of_sample(sample)
+        return Prepared(front, features, rows, None, first, cross=cross, unit=unit)
+    return Prepared(front, features, kept(rows), None, rows.of_sample(sample), unit=unit)
 
 
 def _front_of_sample(

@@ -41,8 +41,8 @@ class Source:
     """Rows on the host in the type they came in; only a piece at a time is converted.
 
     ``targets`` are encoded as the objective has them. ``weight`` says what each row counts; None
-    for once each. ``moved`` holds all rows on a GPU, where that is not too much; else pieces are
-    moved as well.
+    for once each, in a ``unit`` that matters only where rows are remembered. ``moved`` holds all
+    rows on a GPU, where that is not too much; else pieces are moved as well.
     """
 
     X: NDArray[Any]
@@ -51,6 +51,7 @@ class Source:
     weight: NDArray[np.float64] | None = None
     front: Front | None = None
     moved: Tensor | None = None
+    unit: float = 1.0
 
     def shape(self, device: torch.device) -> DataShape:
         """What the rules for "auto" look at."""
@@ -105,6 +106,10 @@ class Source:
     ) -> Float[Tensor, " n"] | None:
         """What the chosen rows count, in float64."""
         return None if self.weight is None else torch.from_numpy(self.weight[chosen]).to(device)
+
+    def mean_weight(self, chosen: NDArray[np.integer[Any]]) -> float:
+        """What one of the chosen rows counts on average."""
+        return 1.0 if self.weight is None else float(self.weight[chosen].mean()) * self.unit
 
     def projected(
         self,
