@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from protopinv.errors import DataError
 from protopinv.estimators.checks import plain_labels
@@ -106,9 +106,7 @@ def evaluate(
     weight = np.ones(len(outputs))
     if sample_weight is not None:
         with data_errors():
-            checked_weight(sample_weight, outputs)
-            # as they came: counts of rows are sums of them
-            weight = _check_sample_weight(sample_weight, outputs, dtype=np.float64)
+            weight = checked_weight(sample_weight, outputs)
     predicted = estimator.objective_.decode(outputs)
     if isinstance(estimator.objective_, Numbers):
         return _of_numbers(predicted.reshape(outputs.shape), y, weight)
