@@ -1,17 +1,26 @@
 """Tuning: it finds, it resumes, it gives up poor trials, it saves a model."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load, tune
-from protopinv.errors import ConfigError, DataFileError, OutputError, TrainingError
+from protopinv.errors import (
+    CheckpointWarning,
+    ConfigError,
+    DataFileError,
+    OutputError,
+    TrainingError,
+)
 from protopinv.estimators import ConvStem
 
 SHORT = ProtoPINVClassifier(max_epochs=30, device="cpu")
@@ -189,9 +198,9 @@ def test_optuna_talks_afterwards_as_it_did_before(blobs, fails: bool) -> None:
         b"[1, 2]\n",
         b"\x80\xff\x00\n",
         b'{"op_code":0}\n',
-        b'{"op_code":0,"worker_id":"w","study_name":"protopinv-3","directions":[2]}\n{"op_c',
+        b'{"op_code":0,"worker_id":"w","study_name":"protopinv-3"}\n{"op_c\n{"op_code":9}\n',
     ],
-    ids=["a table", "text", "another JSON", "a list", "bytes", "half an entry", "cut short"],
+    ids=["a table", "text", "another JSON", "a list", "bytes", "half an entry", "cut within"],
 )
 def test_a_file_that_is_no_study_is_refused_and_left_alone(
     blobs, tmp_path: Path, content: bytes
@@ -202,6 +211,106 @@ def test_a_file_that_is_no_study_is_refused_and_left_alone(
         tune(*blobs, n_trials=1, estimator=SHORT, space=small_space, study_file=file)
     assert file.read_bytes() == content
     assert [path.name for path in tmp_path.iterdir()] == ["study.log"]
+
+
+def other_space(trial: Any, n_rows: int) -> dict[str, Any]:
+    """The same under another name."""
+    return small_space(trial, n_rows)
+
+
+@pytest.fixture(scope="module")
+def begun(blobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study of two trials."""
+    file = tmp_path_factory.mktemp("study") / "study.log"
+    tune(*blobs, n_trials=2, estimator=SHORT, space=small_space, study_file=file)
+    return file
+
+
+NUMBERS = ProtoPINVRegressor(max_epochs=30, device="cpu")
+OTHERS: dict[str, tuple[str, Any]] = {
+    "rows": ("other rows", lambda X, y: (X + 1, y, SHORT, small_space)),
+    "columns": ("other rows", lambda X, y: (X[:, :4], y, SHORT, small_space)),
+    "a frame": ("other rows", lambda X, y: (pl.DataFrame(X), y, SHORT, small_space)),
+    "target": ("another target", lambda X, y: (X, np.roll(y, 1), SHORT, small_space)),
+    "task": ("another task", lambda X, y: (X, y, NUMBERS, small_space)),
+    "space": ("another space", lambda X, y: (X, y, SHORT, other_space)),
+    "parameters": (
+        "other parameters",
+        lambda X, y: (X, y, ProtoPINVClassifier(max_epochs=31), small_space),
+    ),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_study_goes_on_with_what_it_was_begun_with(blobs, begun: Path, other: str) -> None:
+    words, changed = OTHERS[other]
+    X, y, estimator, space = changed(*blobs)
+    before = begun.read_bytes()
+    with pytest.raises(DataFileError, match=f"goes on with the rows.*{words}.*another file"):
+        tune(X, y, n_trials=3, estimator=estimator, space=space, study_file=begun)
+    assert begun.read_bytes() == before
+
+
+def test_a_study_that_does_not_say_what_it_is_of_is_not_gone_on_with(
+    blobs, begun: Path, tmp_path: Path
+) -> None:
+    lines = begun.read_bytes().splitlines(keepends=True)
+    old = tmp_path / "old.log"
+    old.write_bytes(b"".join(line for line in lines if b"fingerprint" not in line))
+    with pytest.raises(DataFileError, match="goes on with the rows"):
+        tune(*blobs, n_trials=3, estimator=SHORT, space=small_space, study_file=old)
+
+
+def test_a_line_that_was_cut_off_is_dropped_and_the_search_goes_on(
+    blobs, begun: Path, tmp_path: Path
+) -> None:
+    cut = tmp_path / "cut.log"
+    cut.write_bytes(begun.read_bytes() + b'{"op_code":6,"worker')
+    chosen = {"estimator": SHORT, "space": small_space, "study_file": cut}
+    with pytest.warns(CheckpointWarning, match=r"The last line of .*cut\.log was cut off"):
+        assert tune(*blobs, n_trials=3, **chosen).n_trials == 3
+    assert tune(*blobs, n_trials=3, **chosen).n_trials == 3
+
+
+def test_a_study_on_a_full_disk_stays_whole_and_goes_on_later(blobs, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    chosen = {"estimator": SHORT, "space": small_space, "study_file": tmp_path / "study.log"}
+    first = tune(*blobs, n_trials=1, **chosen)
+    size = (tmp_path / "study.log").stat().st_size
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 700, limits[1]))  # within the next trial
+    try:
+        with pytest.raises(OutputError, match=r"A study must be writable.*Make room"):
+            tune(*blobs, n_trials=3, **chosen)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert (tmp_path / "study.log").read_bytes().endswith(b"\n")
+    found = tune(*blobs, n_trials=3, **chosen)
+    assert found.n_trials == 3
+    assert found.score >= first.score
+
+
+def test_who_was_killed_while_writing_holds_nobody_up(blobs, tmp_path: Path) -> None:
+    """One that has locked the study, and one of an earlier version that left a file as its lock."""
+    pytest.importorskip("fcntl")
+    file = tmp_path / "study.log"
+    program = "import sys, time; from protopinv.journal import *; from pathlib import Path"
+    program += (
+        "\nwith Journal(Path(sys.argv[1]))._alone(): print('held', flush=True); time.sleep(99)"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(file)], stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    holder.kill()
+    holder.communicate()
+    (tmp_path / "study.log.lock").symlink_to(file)
+    started = time.monotonic()
+    tune(*blobs, n_trials=1, estimator=SHORT, space=small_space, study_file=file)
+    assert time.monotonic() - started < 20  # such a file used to be waited for thirty seconds
 
 
 def test_a_study_needs_a_place(blobs, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ class DriftWarning(UserWarning):
 
 
 class CheckpointWarning(UserWarning):
-    """The last checkpoint was damaged; training went on from the one before."""
+    """The end of a checkpoint or a study was damaged; work went on from what was before."""
 
 
 class SlowRowsWarning(UserWarning):

@@ -1,6 +1,5 @@
 """Search hyperparameters with Optuna: pruned trials, resumable, and a model at the end."""
 
-import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,17 +12,12 @@ from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing
 
-from protopinv.errors import (
-    ConfigError,
-    DataFileError,
-    OutputError,
-    ProtoPINVError,
-    TrainingError,
-)
+from protopinv.errors import ConfigError, DataFileError, TrainingError
 from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
-from protopinv.files import require_file
+from protopinv.journal import Journal, no_study
 from protopinv.optional import require
-from protopinv.tables import is_frame
+from protopinv.shards.arrays import digest
+from protopinv.tables import frame_columns, is_frame
 from protopinv.train.loop import EpochReport, Observer
 from protopinv.train.settle import FOLDS, FULL_BATCH_ROWS, folds_serve, is_auto
 
@@ -37,6 +31,14 @@ HELD_OUT = 0.2
 REPORTS = 25
 EVERY_MEMBER, THE_FOLDS = slice(None), slice(-FOLDS, None)
 REPORTS_BEFORE_PRUNING = 5
+# The parts of a fingerprint, and how a study is told to be another.
+PARTS = {
+    "rows": "other rows",
+    "target": "another target",
+    "task": "another task",
+    "space": "another space",
+    "parameters": "other parameters that are not searched",
+}
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ def tune(
     ``estimator`` gives what the space leaves alone (device, projection, a stem), and its type says
     what is searched for; by default it is a ProtoPINVClassifier. With a
     ``study_file`` a search that was stopped goes on: ``n_trials`` counts those of earlier calls.
+    It goes on with the same rows, target, task and space only.
     ``random_state`` is the seed of trials, splits and models. Ctrl-C ends the search and trains the
     best so far.
 
@@ -123,9 +126,10 @@ def tune(
     if is_auto(base.early_stopping):
         base.set_params(early_stopping="cross" if by_folds else False)
     objective = _Objective(optuna, base, rows, targets, space, random_state)
-    with _quiet(optuna):
-        study = _study(optuna, study_file, random_state)
-        with _shown(n_trials, enabled=bool(verbose)) as show, _kept_in(study_file):
+    journal = None if study_file is None else Journal(Path(study_file))
+    with _quiet(optuna), _told_by(journal):
+        study = _study(optuna, journal, random_state, _fingerprint(base, rows, targets, space))
+        with _shown(n_trials, enabled=bool(verbose)) as show:
             interrupted = _search(study, objective, n_trials, timeout, show)
     done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
     if not done:
@@ -152,68 +156,75 @@ def _quiet(optuna: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _kept_in(file: str | Path | None) -> Iterator[None]:
-    """Say in our words that the study cannot be written any more."""
+def _told_by(journal: Journal | None) -> Iterator[None]:
+    """A journal that could not be written says so; Optuna ends with an error of its own."""
     try:
         yield
-    except ProtoPINVError:
-        raise
-    except OSError as error:
-        if file is None:
+    except Exception as error:
+        if journal is None or journal.error is None:
             raise
-        raise OutputError(
-            f"A study must be writable while trials run. {file} was not ({error.strerror}). "
-            "Make room for it; the same call goes on where it stopped."
-        ) from error
+        raise journal.error from error
 
 
-def _study(optuna: Any, file: str | Path | None, seed: int | None) -> Any:
-    if file is None:
+def _study(
+    optuna: Any, journal: Journal | None, seed: int | None, fingerprint: dict[str, str]
+) -> Any:
+    if journal is None:
         return _opened(optuna, None, seed)
-    _require_study(Path(file))
     try:
-        backend = optuna.storages.journal.JournalFileBackend(str(file))
-        return _opened(optuna, optuna.storages.JournalStorage(backend), seed)
+        study = _opened(optuna, optuna.storages.JournalStorage(journal), seed)
     except (LookupError, TypeError, ValueError, AssertionError) as error:
-        raise _no_study(file, f"Optuna cannot read it: {error!r}") from error
+        raise no_study(journal.path, f"Optuna cannot read it: {error!r}") from error
+    known = study.user_attrs.get("fingerprint", {})
+    if not known and not study.trials:
+        study.set_user_attr("fingerprint", fingerprint)
+    elif known != fingerprint:
+        parts = (PARTS[name] for name in PARTS if known.get(name) != fingerprint[name])
+        raise DataFileError(
+            "A study goes on with the rows, the target, the task and the space that it was begun "
+            f"with. {journal.path} has {', '.join(parts)}. Name another file for this search, or "
+            "give what that one was begun with."
+        )
+    return study
 
 
-def _require_study(file: Path) -> None:
-    """Raise unless a study can be begun or continued at ``file``; Optuna would add to any file."""
-    require_file(file)
-    if not file.exists():
-        return
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise _no_study(file, f"it cannot be read: {error.strerror}") from error
-    for number, line in enumerate(content.splitlines(keepends=True), start=1):
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            entry = None
-        if not (isinstance(entry, dict) and "op_code" in entry and line.endswith(b"\n")):
-            raise _no_study(file, f"line {number} is no entry of a journal")
+def _fingerprint(base: Estimator, X: Any, y: Any, space: Space) -> dict[str, str]:
+    """What tells this search from others: its scores mean nothing for those."""
+    columns = frame_columns(X) if is_frame(X) else {"": X}
+    parts = (part for name, column in columns.items() for part in (name.encode(), _bytes(column)))
+    parameters = {
+        name: repr(value)
+        for name, value in base.get_params().items()
+        if name not in ("device", "random_state", "verbose")
+    }
+    kind = "classes" if _has_classes(base, y) else "labels"
+    return {
+        "rows": digest(*parts),
+        "target": digest(_bytes(y)),
+        "task": kind if isinstance(base, ProtoPINVClassifier) else "numbers",
+        "space": f"{space.__module__}.{getattr(space, '__qualname__', type(space).__name__)}",
+        "parameters": digest(repr(sorted(parameters.items())).encode()),
+    }
 
 
-def _no_study(file: str | Path, reason: str) -> DataFileError:
-    return DataFileError(
-        f"A study must be a file that an earlier search wrote, or a new one. {file} is neither "
-        f"({reason}). Name another file, or delete this one."
-    )
+def _bytes(values: Any) -> bytes:
+    array = np.ascontiguousarray(values)
+    plain = array.astype(str) if array.dtype.kind == "O" else array
+    return f"{plain.dtype}{plain.shape}".encode() + plain.tobytes()
 
 
 def _opened(optuna: Any, storage: Any, seed: int | None) -> Any:
-    return optuna.create_study(
-        study_name=STUDY,
-        storage=storage,
-        load_if_exists=True,
-        direction="maximize",
-        sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=10),
-        pruner=optuna.pruners.MedianPruner(
+    chosen = {
+        "study_name": STUDY,
+        "storage": storage,
+        "sampler": optuna.samplers.TPESampler(seed=seed, n_startup_trials=10),
+        "pruner": optuna.pruners.MedianPruner(
             n_startup_trials=5, n_warmup_steps=REPORTS_BEFORE_PRUNING
         ),
-    )
+    }
+    if storage is not None and STUDY in optuna.get_all_study_names(storage):
+        return optuna.load_study(**chosen)
+    return optuna.create_study(**chosen, direction="maximize")
 
 
 def _search(
