@@ -313,6 +313,27 @@ def test_who_was_killed_while_writing_holds_nobody_up(blobs, tmp_path: Path) -> 
     assert time.monotonic() - started < 20  # such a file used to be waited for thirty seconds
 
 
+def test_control_c_while_a_trial_is_taken_down_ends_the_search(
+    blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the very moment its entry is written, in which Optuna has an error of its own."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    study = tmp_path / "study.log"
+
+    def fsync(_: Any) -> None:
+        if b'"state":1' in study.read_bytes():  # a finished trial
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("protopinv.journal.os.fsync", fsync)
+    try:
+        with pytest.warns(UserWarning, match="The search was interrupted"):
+            found = tune(*blobs, n_trials=9, estimator=SHORT, space=small_space, study_file=study)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (found.interrupted, found.n_trials) == (True, 1)
+
+
 def test_a_study_needs_a_place(blobs, tmp_path: Path) -> None:
     for file in (tmp_path, tmp_path / "no" / "study.log"):
         with pytest.raises(OutputError, match="An output"):

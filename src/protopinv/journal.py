@@ -51,13 +51,18 @@ class Journal:
         try:
             with self._alone() as file:
                 end = file.seek(0, os.SEEK_END)
+                is_there = False
                 try:
                     while text:
                         text = text[file.write(text) :]
+                    is_there = True  # also for one who is interrupted while it waits
                     os.fsync(file)
-                except BaseException:
-                    file.truncate(end)
+                except OSError:
+                    is_there = False
                     raise
+                finally:
+                    if not is_there:
+                        file.truncate(end)
         except OSError as error:
             self.error = OutputError(
                 f"A study must be writable while trials run. {self.path} was not "

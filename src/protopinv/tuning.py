@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from protopinv.journal import Journal, no_study
 from protopinv.optional import require
 from protopinv.shards.arrays import digest
 from protopinv.tables import frame_columns, is_frame
+from protopinv.train.interrupts import control_c
 from protopinv.train.loop import EpochReport, Observer
 from protopinv.train.settle import FOLDS, FULL_BATCH_ROWS, folds_serve, is_auto
 
@@ -240,18 +241,29 @@ def _search(
         show(trial)
     if left <= 0:
         return False
-    try:
-        study.optimize(
-            objective,
-            n_trials=left,
-            timeout=timeout,
-            callbacks=[lambda _, trial: show(trial)],
-            catch=(TrainingError,),
-        )
-    except KeyboardInterrupt:
-        warnings.warn("The search was interrupted; going on with its best.", stacklevel=3)
-        return True
-    return False
+
+    def after_trial(study: Any, trial: Any) -> None:
+        show(trial)
+        if pressed.is_set():
+            study.stop()
+
+    with control_c() as pressed, suppress(KeyboardInterrupt):
+        try:
+            study.optimize(
+                objective,
+                n_trials=left,
+                timeout=timeout,
+                callbacks=[after_trial],
+                catch=(TrainingError,),
+            )
+        except Exception:
+            # Optuna fails when Ctrl-C comes while it takes down a trial
+            if not pressed.is_set():
+                raise
+        if not pressed.is_set():
+            return False
+    warnings.warn("The search was interrupted; going on with its best.", stacklevel=3)
+    return True
 
 
 class _Objective:
