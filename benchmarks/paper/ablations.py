@@ -23,7 +23,6 @@ from protopinv.diagnose import Trace
 from protopinv.errors import ConfigError, TrainingError
 from protopinv.kernels.building import want_kernels
 from protopinv.plain import plain
-from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import EpochReport
 
@@ -179,8 +178,7 @@ def _watched(run: Run) -> Watched | None:
     """An observer costs time, so only those have one of whom more is asked than the end."""
     if not (run.kept.allocation or run.kept.trace):
         return None
-    architecture = architecture_of(run.config)
-    return Watched(Trace(architecture, every=TRACE_EVERY) if run.kept.trace else None)
+    return Watched(Trace(every=TRACE_EVERY) if run.kept.trace else None)
 
 
 def settings_of(sweeps: Sequence[str], recipe: Parameters) -> dict[str, Setting]:

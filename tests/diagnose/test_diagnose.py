@@ -9,7 +9,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import Generator, Tensor
 
-from protopinv import ProtoPINVClassifier
+from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.baselines import MLPBaselineClassifier
 from protopinv.data import load_data
 from protopinv.diagnose import (
@@ -182,12 +182,28 @@ def test_a_trace_ends_where_the_model_stands(blobs) -> None:
         dtype="float64",
         random_state=0,
     )
-    trace = Trace(architecture_of(model.config()), every=4)
+    trace = Trace(every=4)
     model.fit(X, y, observer=trace)
     assert [point.epoch for point in trace.points] == [0, 4, 8]
     assert trace.points[-1].diagnosis == model.diagnose()
     assert trace.points[0].diagnosis != model.diagnose()
     assert sum(trace.points[0].counts) == 12
+
+
+def test_a_trace_follows_the_candidate_that_is_trained_with_its_own_activation(blobs) -> None:
+    """At the default effort, where kinds of networks are looked at."""
+    X, _ = blobs
+    model = ProtoPINVRegressor(max_epochs=30, dtype="float64", random_state=0)
+    trace = Trace()
+    model.fit(X, X[:, 0] * X[:, 1], observer=trace)
+    assert len(trace.looks) == len(model.tried_) > 1
+    assert [point.epoch for point in trace.points] == list(range(model.n_iter_))
+    kept = model.history_.kept_epoch
+    assert kept is not None
+    (bank,) = [point for point in trace.points if point.epoch == kept]
+    assert bank.diagnosis == model.diagnose()
+    looked = trace.looks[model.config_]
+    assert trace.points[: len(looked)] == looked
 
 
 def test_a_model_must_be_fitted_to_be_diagnosed() -> None:
@@ -230,13 +246,10 @@ def test_gaps_and_measures_of_a_network_that_is_known(generator: Generator) -> N
 
 
 def test_a_trace_says_what_it_needs(blobs) -> None:
-    architecture = architecture_of(ProtoPINVClassifier().config())
     with pytest.raises(ConfigError, match=r"every must be 1 or more\. Got 0"):
-        Trace(architecture, every=0)
+        Trace(every=0)
     with pytest.raises(ConfigError, match=r"A trace watches a bank"):
-        MLPBaselineClassifier(hidden_sizes=8, max_epochs=2).fit(
-            *blobs, observer=Trace(architecture)
-        )
+        MLPBaselineClassifier(hidden_sizes=8, max_epochs=2).fit(*blobs, observer=Trace())
 
 
 def test_a_fitted_model_stays_within_lemma_1(blobs) -> None:

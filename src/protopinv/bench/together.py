@@ -106,9 +106,16 @@ def _show(jobs: Sequence[Job], report: EpochReport) -> None:
             None if numbers is None else numbers[only]
             for numbers in (report.validation_score, report.validation_loss)
         )
-        bank = report.state.members([number])
         job.observer(
-            EpochReport(report.epoch, report.n_epochs, report.loss[only], score, loss, bank)
+            EpochReport(
+                report.epoch,
+                report.n_epochs,
+                report.loss[only],
+                score,
+                loss,
+                report.state.members([number]),
+                config=job.config,
+            )
         )
 
 

@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 
 from protopinv.kernels import switched_on
 from protopinv.train.capture import CapturedStep
+from protopinv.train.config import TrainConfig
 from protopinv.train.cross import EpochChoice, Folds
 from protopinv.train.guard import Guard
 from protopinv.train.history import Ending, History, Recorder
@@ -37,7 +38,7 @@ class EpochReport:
     held-out rows is that of the epoch before, and zero for members that hold none. While several
     candidates are looked at, of which one will be kept, ``look`` is the number of this one. Every
     epoch passes over ``n_rows``, on all ranks together; ``bytes_read`` is of this rank. ``lr`` is
-    the learning rate of the last step.
+    the learning rate of the last step, and ``config`` that of the first member.
     """
 
     epoch: int
@@ -50,6 +51,7 @@ class EpochReport:
     n_rows: int = 0
     bytes_read: int = 0
     lr: tuple[float, ...] = ()
+    config: TrainConfig | None = None
 
     def means(self) -> dict[str, float | None]:
         """Losses and score as plain numbers, of validation over members that hold rows out.
@@ -201,6 +203,7 @@ class Run:
             n_rows=n_rows,
             bytes_read=self.rows.bytes_read,
             lr=tuple(self._rates[-1]),
+            config=self.step.config,
         )
 
     def _validated(self, rows: AnyRows, epoch: int) -> tuple[Tensor, Tensor]:
