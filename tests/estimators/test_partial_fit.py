@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from protopinv import ArrayRows, ProtoPINVClassifier, ProtoPINVRegressor, load
+from protopinv import ArrayRows, ImageCopies, ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ConfigError, DataError, ModelFileError
 from protopinv.train.model import fold
 
@@ -446,3 +446,51 @@ def test_counts_are_whole_numbers(fitted, call) -> None:
 def test_parameters_are_checked(five, options) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):
         quick(**options).fit(*five)
+
+
+def test_a_limit_of_the_memory_is_kept_or_refused(five) -> None:
+    X, y = five
+    n_epochs = []
+    with pytest.raises(ConfigError, match=r"memory must have room .* Got memory=10\."):
+        quick(memory=10).fit(X, y, observer=n_epochs.append)
+    assert not n_epochs
+    model = quick(memory=120).fit(X[y < 3], y[y < 3])
+    assert model.memory_.n_numbers <= 120
+    model.partial_fit(X[y < 3], y[y < 3])
+    assert model.memory_.n_numbers <= 120
+    model.set_params(memory=100)
+    with pytest.raises(ConfigError, match=r"memory must have room .* Got memory=100\."):
+        model.partial_fit(X, y)
+    model.set_params(memory=400).partial_fit(X, y)
+    assert 120 < model.memory_.n_numbers <= 400
+
+
+def test_copies_of_images_are_no_rows_of_the_memory(five) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(size=(120, 6, 6)), np.arange(120) % 3
+    X[np.arange(120), y] += 1
+    weight = np.where(np.arange(120) < 60, 2.0, 1.0)
+    options = {"projection": "none", "scaling": "global", "max_epochs": 2}
+    plain, more = (
+        quick(**options, copies=copies).fit(X, y, sample_weight=weight)
+        for copies in (None, ImageCopies(3))
+    )
+    for name in ("rows", "mass", "mean", "scatter"):
+        one, other = (getattr(m.memory_.parts.whole(3), name) for m in (plain, more))
+        torch.testing.assert_close(one, other)
+    assert float(more.memory_.parts.rows.sum()) == 120
+    assert float(more.memory_.parts.mass.sum()) == pytest.approx(180)
+
+
+def test_a_network_is_merged_once(five, fitted, tmp_path, monkeypatch) -> None:
+    X, y = five
+    model, merged = copied(fitted, tmp_path), []
+
+    def counted(*args, **options):
+        merged.append(1)
+        return fold(*args, **options)
+
+    for module in ("train.model", "estimators.continuing"):
+        monkeypatch.setattr(f"protopinv.{module}.fold", counted)
+    model.partial_fit(X[y < 3], y[y < 3])
+    assert len(merged) == 1

@@ -5,8 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Generator, Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from protopinv.memory import Memory, begin_memory
+from protopinv.errors import ConfigError
+from protopinv.memory import Memory, begin_memory, least_limit
+from protopinv.memory.memory import TAIL_ROWS
 
 N, M, GROUPS = 900, 6, 3
 
@@ -76,6 +80,42 @@ def test_the_limit_is_kept(limit: int) -> None:
     assert memory.n_numbers <= limit
     again = memory.added(*rows(1), GROUPS, Generator().manual_seed(1))
     assert again.n_numbers <= limit
+
+
+@pytest.mark.parametrize("m", [1, 2, 6, 60])
+def test_the_least_limit_is_kept_and_a_smaller_one_is_refused(m: int) -> None:
+    least = least_limit(m, GROUPS)
+    Z, groups, weight = rows(m=m)
+    assert begun(Z, groups, weight, limit=least).n_numbers <= least
+    with pytest.raises(ConfigError, match=rf"here {least} numbers\. Got memory={least - 1}"):
+        begun(Z, groups, weight, limit=least - 1)
+    few = begun(Z[:9], groups[:9], weight[:9], limit=None)
+    assert few.n_numbers <= few.limit
+
+
+class Largest(TorchDispatchMode):
+    """The numbers of the largest tensor that is made in here."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        made = [t for t in tree_leaves(result) if isinstance(t, Tensor)]
+        self.numbers = max([self.numbers, *(t.numel() for t in made)])
+        return result
+
+
+@pytest.mark.parametrize("n_new", [200, 20_000])
+def test_directions_are_turned_in_little_room(n_new: int) -> None:
+    """Neither a covariance of every part nor a copy of the rows is written out."""
+    m, n = 100, 3_000
+    Z = torch.randn(n_new + n, m, generator=Generator().manual_seed(0))
+    groups, weight = torch.arange(n) % GROUPS, torch.ones(n_new + n)
+    memory = begun(Z[:n], groups, weight[:n], limit=60_000)
+    more = Z[n:], weight[n:]
+    with Largest() as largest:
+        memory.turned(*more)
+    assert largest.numbers <= max(min(n_new, TAIL_ROWS) * m, memory.parts.scatter.numel())
 
 
 def test_no_part_has_so_few_rows_that_they_could_be_told() -> None:

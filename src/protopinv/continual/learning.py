@@ -26,7 +26,7 @@ from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
 from protopinv.train.loop import Observer
-from protopinv.train.model import Model, Start, Training
+from protopinv.train.model import Start, Trained, Training
 from protopinv.train.prepare import Prepared
 from protopinv.train.rows import Rows
 
@@ -73,16 +73,16 @@ def update(state: State, new: New, settings: Settings) -> Updated:
     rows = together(call, settings.config, settings.device, generator)
     if settings.factors is not None:
         rows = _weighted(rows, state.objective, settings.factors)
-    model = _trained(call, rows, settings)
+    trained = _trained(call, rows, settings)
     memory = call.state.memory.added(
         new.Z, call.groups.to(new.Z.device), new.weight, state.objective.n_groups, generator
     )
     learned = replace(call.state, memory=memory)
     if call.grows:
-        return Updated(learned.with_bank(model.bank), model.history)
+        return Updated(learned.with_bank(trained.bank), trained.history)
     # the mean over calls forgets what the memory forgets
     least = max(call.share, settings.decay)
-    return Updated(followed_by(learned, model.bank, least), model.history)
+    return Updated(followed_by(learned, trained.bank, least), trained.history)
 
 
 def _understood(state: State, new: New, settings: Settings) -> Call:
@@ -115,7 +115,7 @@ def _weighted(rows: Rows, objective: Objective, factors: Float[Tensor, " g"]) ->
     return replace(rows, weight=(weight / weight.mean())[None])
 
 
-def _trained(call: Call, rows: Rows, settings: Settings) -> Model:
+def _trained(call: Call, rows: Rows, settings: Settings) -> Trained:
     """The bank after a short training on rows that need no projection any more."""
     bank, device, d = call.state.to_train, settings.device, rows.X.shape[1]
     if call.grows:
@@ -139,7 +139,7 @@ def _trained(call: Call, rows: Rows, settings: Settings) -> Model:
         early_stopping=False,
         row_dtype="same",
     )
-    return training(prepared, (config,), settings.observer)
+    return training.trained(prepared, (config,), settings.observer)
 
 
 def shrunk(

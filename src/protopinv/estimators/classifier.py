@@ -248,7 +248,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
         check_class_weight(self.class_weight, is_column=isinstance(objective, Classes))
         labels, n = known_classes(objective), objective.n_groups
         weight = np.ones(len(checked.y)) if checked.weight is None else checked.weight
-        mass: NDArray[np.float64] = np.bincount(objective.encode(checked.y), weight, n)
+        mass = np.bincount(objective.encode(checked.y), weight, n).astype(np.float64)
         class_weight = self.class_weight
         if memory is not None:
             mass = mass + memory.masses(n).numpy()

@@ -31,7 +31,7 @@ from protopinv.estimators.streams import joined, pieces_as_they_are
 from protopinv.estimators.warm_start import going_on
 from protopinv.estimators.widening import Inputs, with_table
 from protopinv.features import FeatureMap
-from protopinv.memory import Memory, usual_limit
+from protopinv.memory import Memory
 from protopinv.objective import Objective
 from protopinv.shards import RowSource
 from protopinv.train.bank_step import architecture_of
@@ -92,10 +92,9 @@ class Continuing(Streaming):
             checked = encoded_more(checked, state.objective, self.table_)
         inputs, state = with_table(self._inputs, state, checked.table)
         objective, memory = state.objective, state.memory
-        if self._memory_limit is None:
-            n = round(float(memory.parts.rows.sum())) + len(checked.X)
-            limit = max(memory.limit, usual_limit(n, memory.n_features))
-            state = replace(state, memory=replace(state.memory, limit=limit))
+        limit = memory.limit if self._memory_limit == 0 else self._memory_limit
+        n = round(float(memory.parts.rows.sum())) + len(checked.X)
+        state = replace(state, memory=memory.limited(limit, n, objective.n_groups))
         source = self._source(checked, objective)
         config = self._fit_config(source, device, state.bank)
         front = None if inputs.front is None else inputs.front.to(device)

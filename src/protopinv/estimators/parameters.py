@@ -98,8 +98,8 @@ SHARED_TEXT = {
     "        What columns of a frame are, where that should not be left to what they look like: "
     "'number', 'category', 'date' or 'drop'.",
     "memory": "memory : int or 'auto', default='auto'\n"
-    "        Numbers to keep of the rows, in place of them, for ``partial_fit``; 0: none; auto: a "
-    "quarter of theirs, 138,500 at most.",
+    "        Numbers to keep of the rows at most, in place of them, for ``partial_fit``; 0: none; "
+    "auto: a quarter of theirs, 138,500 at most, and one Gaussian of every class at least.",
     "max_prototypes": "max_prototypes : int or None, default=None\n"
     "        Where new classes stop adding prototypes to a bank; those that matter least make "
     "room.",

@@ -1,6 +1,6 @@
 """The memory of a model: what is known of all rows it has learned from, in a fixed space."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
+from protopinv.errors import ConfigError
 from protopinv.memory.parts import LEAST_ROWS, Parts, parts_of
 
 # Numbers that a memory has at most, unless another limit is given; rows take four times as many.
@@ -22,6 +23,8 @@ DIRECTION_ROWS = 10_000
 GONE = 1e-6
 # Rows whose tails are looked at together: all at once would be a copy of the data in float64.
 TAIL_ROWS = 4_096
+# A group without rows is divided by this.
+TINY = torch.finfo(torch.float64).tiny
 # Up to so many rows are clustered on the host, where many small steps cost least.
 HOST_ROWS = 200_000
 
@@ -183,58 +186,75 @@ class Memory:
 
     def _most_parts(self, n_groups: int) -> int:
         """Of one group: as many as the limit has room for, at least one."""
-        shared = 0 if self.basis is None else self.basis.numel() + 2 * n_groups * self.n_features
-        room = (self.limit - shared) // (numbers_of_part(self.n_directions) * n_groups)
-        return max(1, min(room, max(PARTS_OF_A_GROUP, MOST_PARTS // n_groups)))
+        room = (self.limit - self._shared(n_groups)) // numbers_of_part(self.n_directions)
+        return max(1, min(room // n_groups, max(PARTS_OF_A_GROUP, MOST_PARTS // n_groups)))
+
+    def _shared(self, n_groups: int) -> int:
+        """Numbers beside those of the parts."""
+        return 0 if self.basis is None else self.basis.numel() + 2 * n_groups * self.n_features
+
+    def limited(self, limit: int | None, n_rows: int, n_groups: int) -> "Memory":
+        """With room for so many rows and groups; raises ConfigError if ``limit`` has none."""
+        least = self._shared(n_groups) + n_groups * numbers_of_part(self.n_directions)
+        if limit is None:
+            usual = usual_limit(n_rows, self.n_features)
+            return replace(self, limit=max(self.limit, usual, least))
+        require_room(limit, least)
+        return replace(self, limit=limit)
 
     def turned(self, Z: Float[Tensor, "n m"], weight: Float[Tensor, " n"]) -> "Memory":
-        """The same with directions that serve the rows there were and these new ones.
+        """With directions that serve the rows there were and these new ones.
 
         What was known along the old ones is carried over exactly; along a new one it is what the
-        tail says.
+        tail says. The covariance of a part is B S B' + P D P, with its scatter along the old
+        directions B, variances D of the tail, and P = I - BB': none of them is written out.
         """
-        if self.basis is None or self.tail_mean is None:
+        old, tail_mean, tail_scatter = self.basis, self.tail_mean, self.tail_scatter
+        if old is None or tail_mean is None or tail_scatter is None:
             return self
-        covariances = self._covariances()
-        means = self.parts.mean @ self.basis.T + self.tail_mean[self.parts.group]
-        total, mass = _pooled(covariances, means, self.parts.mass)
-        Z, weight = Z.double().cpu(), weight.double().cpu()
-        new_mean = weight @ Z / weight.sum()
-        centred = Z - new_mean
-        both = torch.stack([total, centred.T @ (centred * weight[:, None]) / weight.sum()])
-        old_mean = self.parts.mass @ means / mass
-        masses = torch.stack([mass, weight.sum()])
-        whole, _ = _pooled(both, torch.stack([old_mean, new_mean]), masses)
-        basis = leading(whole, self.n_directions)
-        scatter = basis.T @ covariances @ basis * self.parts.mass[:, None, None]
+        means = self.parts.mean @ old.T + tail_mean[self.parts.group]
+        basis = self._directions_with(means, Z, weight)
+        group, mass = self.parts.group, self.parts.mass
+        masses = self.masses(len(tail_mean))
+        variances = tail_scatter / masses.clamp_min(TINY)[:, None]
+        turn, beside = basis.T @ old, basis - old @ (old.T @ basis)
+        tails = torch.stack([beside.T @ (beside * each[:, None]) for each in variances])
+        scatter = turn @ self.parts.scatter @ turn.T + tails[group] * mass[:, None, None]
         parts = replace(self.parts, mean=means @ basis, scatter=scatter)
-        return self._with_directions(basis, parts, covariances, means)
+        # what is left of every group across the new directions
+        across = old - basis @ turn
+        outside = (means - parts.mean @ basis.T) * mass[:, None]
+        mean = torch.zeros_like(tail_mean).index_add(0, group, outside)
+        mean /= masses.clamp_min(TINY)[:, None]
+        off = means - parts.mean @ basis.T - mean[group]
+        within = self.parts.scatter.new_zeros(len(masses), *self.parts.scatter.shape[1:])
+        within.index_add_(0, group, self.parts.scatter)
+        left = torch.stack([(across @ each * across).sum(1) for each in within])
+        both = _projector(basis) @ _projector(old)
+        left += (tail_scatter * (masses > 0)[:, None]) @ both.square().T
+        left.index_add_(0, group, off.square() * mass[:, None])
+        return replace(self, basis=basis, parts=parts, tail_mean=mean, tail_scatter=left)
 
-    def _with_directions(
-        self, basis: Tensor, parts: Parts, covariances: Tensor, means: Tensor
-    ) -> "Memory":
-        """Tails across other directions, from what is known of every part."""
-        across = torch.eye(len(basis), dtype=basis.dtype) - basis @ basis.T
-        outside, inner = means @ across, (across @ covariances @ across).diagonal(dim1=1, dim2=2)
-        n_groups = len(self.tail_mean) if self.tail_mean is not None else 0
-        mass = self.masses(n_groups).clamp_min(torch.finfo(torch.float64).tiny)[:, None]
-        weighted = self.parts.mass[:, None]
-        zeros = basis.new_zeros(n_groups, len(basis))
-        mean = zeros.index_add(0, parts.group, outside * weighted) / mass
-        off = (outside - mean[parts.group]).square()
-        scatter = zeros.index_add(0, parts.group, (inner + off) * weighted)
-        return replace(self, basis=basis, parts=parts, tail_mean=mean, tail_scatter=scatter)
-
-    def _covariances(self) -> Float[Tensor, "q m m"]:
-        """Of every part in all features, as far as it is known."""
-        basis, scatter = self.basis, self.tail_scatter
-        if basis is None or scatter is None:
+    def _directions_with(
+        self, means: Float[Tensor, "q m"], Z: Float[Tensor, "n m"], weight: Float[Tensor, " n"]
+    ) -> Float[Tensor, "m r"]:
+        """Those in which rows vary most, the ones there were and these new ones."""
+        old, tails = self.basis, self.tail_scatter
+        if old is None or tails is None:
             raise AssertionError("there is no tail")
-        mass = self.masses(len(scatter)).clamp_min(torch.finfo(torch.float64).tiny)
-        across = torch.eye(len(basis), dtype=basis.dtype) - basis @ basis.T
-        tails = torch.stack([(across * row) @ across for row in scatter / mass[:, None]])
-        heads = basis @ (self.parts.scatter / self.parts.mass[:, None, None]) @ basis.T
-        return heads + tails[self.parts.group]
+        mass, across = self.parts.mass, _projector(old)
+        centre = mass @ means / mass.sum()
+        off = means - centre
+        there = self.masses(len(tails)) > 0
+        scatter = old @ self.parts.scatter.sum(0) @ old.T
+        scatter += (across * tails[there].sum(0)) @ across + off.T @ (off * mass[:, None])
+        total = float(weight.sum())
+        new = sum(w @ rows for rows, w in _pieces(Z, weight)) / total
+        for rows, w in _pieces(Z, weight):
+            scatter += (rows - new).T @ ((rows - new) * w[:, None])
+        between = float(mass.sum()) * total / (float(mass.sum()) + total)
+        scatter.addr_(new - centre, new - centre, alpha=between)
+        return leading(scatter, self.n_directions)
 
     def weakened(self, factor: float) -> "Memory":
         """As if there were ``factor`` times as many rows; what is left of next to nothing goes."""
@@ -325,7 +345,7 @@ class Memory:
     def _drawn_tails(self, groups: Tensor, generator: Generator) -> Float[Tensor, "n m"]:
         if self.basis is None or self.tail_mean is None or self.tail_scatter is None:
             raise AssertionError("there is no tail")
-        mass = self.masses(len(self.tail_mean)).clamp_min(torch.finfo(torch.float64).tiny)
+        mass = self.masses(len(self.tail_mean)).clamp_min(TINY)
         deviation = (self.tail_scatter / mass[:, None]).clamp_min(0).sqrt().float()
         tails = torch.randn(len(groups), self.n_features, generator=generator)
         tails.mul_(deviation[groups]).add_(self.tail_mean.float()[groups])
@@ -396,9 +416,14 @@ def begin_memory(
     limit: int | None,
     generator: Generator,
 ) -> Memory:
-    """That of the first rows; without a ``limit`` a quarter of their numbers, at most MEMORY."""
+    """That of the first rows; without a ``limit`` a quarter of their numbers, at most MEMORY.
+
+    Either way there is room for one Gaussian of every group, or ConfigError is raised.
+    """
     n, m = Z.shape
-    limit = usual_limit(n, m) if limit is None else limit
+    least = least_limit(m, n_groups)
+    limit = max(usual_limit(n, m), least) if limit is None else limit
+    require_room(limit, least)
     r = _directions(m, n_groups, limit)
     nothing = Parts(
         torch.zeros(0, dtype=torch.long),
@@ -431,23 +456,45 @@ def leading(covariance: Float[Tensor, "m m"], r: int) -> Float[Tensor, "m r"]:
     return directions.contiguous()
 
 
+def least_limit(n_features: int, n_groups: int) -> int:
+    """Numbers of the smallest memory: one part of every group."""
+    few = range(1, min(n_features, MOST_DIRECTIONS) + 1)
+    return min(_numbers(n_features, r, n_groups) for r in few)
+
+
+def require_room(limit: int, least: int) -> None:
+    """Raise ConfigError unless a limit, which is not zero, has room for so many numbers."""
+    if limit < least:
+        raise ConfigError(
+            "memory must have room for a Gaussian of every class, or of all rows where there are "
+            f"no classes: here {least:,} numbers. Got memory={limit}. Raise it, leave it at "
+            "'auto', or fit with memory=0 to keep nothing."
+        )
+
+
+def _numbers(n_features: int, r: int, n_groups: int) -> int:
+    """Of a memory with one part of every group."""
+    shared = 0 if r == n_features else (r + 2 * n_groups) * n_features
+    return shared + n_groups * numbers_of_part(r)
+
+
 def _directions(m: int, n_groups: int, limit: int) -> int:
     """As many as a part of every group has room for."""
-    for r in range(min(m, MOST_DIRECTIONS), 1, -1):
-        shared = 0 if r == m else (r + 2 * n_groups) * m
-        if shared + n_groups * numbers_of_part(r) <= limit:
-            return r
-    return 1
+    few = range(1, min(m, MOST_DIRECTIONS) + 1)
+    return max(r for r in few if _numbers(m, r, n_groups) <= limit)
 
 
-def _pooled(
-    covariances: Float[Tensor, "q m m"], means: Float[Tensor, "q m"], mass: Float[Tensor, " q"]
-) -> tuple[Float[Tensor, "m m"], Float[Tensor, ""]]:
-    """The covariance of all together, and their mass."""
-    total = mass.sum()
-    centred = means - mass @ means / total
-    within = torch.einsum("q,qab->ab", mass, covariances)
-    return (within + centred.T @ (centred * mass[:, None])) / total, total
+def _projector(basis: Float[Tensor, "m r"]) -> Float[Tensor, "m m"]:
+    """Onto what lies across the directions."""
+    return torch.eye(len(basis), dtype=basis.dtype) - basis @ basis.T
+
+
+def _pieces(
+    Z: Float[Tensor, "n m"], weight: Float[Tensor, " n"]
+) -> Iterator[tuple[Float[Tensor, "p m"], Float[Tensor, " p"]]]:
+    """Rows and their weights in float64 on the host, some at a time."""
+    for rows, w in zip(Z.split(TAIL_ROWS), weight.split(TAIL_ROWS), strict=True):
+        yield rows.double().cpu(), w.double().cpu()
 
 
 def _rows_up_to(known: Tensor | None, n: int) -> Tensor:

@@ -17,7 +17,7 @@ from protopinv.bank import Bank
 from protopinv.errors import ConfigError, TrainingError
 from protopinv.features import FeatureMap, Front
 from protopinv.kernels.building import consider, note_built
-from protopinv.memory import Memory, begin_memory
+from protopinv.memory import Memory, begin_memory, least_limit, require_room
 from protopinv.network import Network, mean_network, solve_weights
 from protopinv.objective import Objective
 from protopinv.train.bank_step import BankStep, architecture_of
@@ -115,6 +115,19 @@ def train_model(
 
 
 @dataclass(frozen=True)
+class Trained:
+    """What training leaves, before the banks are merged into a network."""
+
+    config: TrainConfig
+    bank: Bank
+    history: History
+    constant_loss: float
+    sharpness: float
+    tried: tuple[Tried, ...]
+    was_interrupted: bool
+
+
+@dataclass(frozen=True)
 class Training:
     """What training needs beside rows and candidates."""
 
@@ -135,8 +148,33 @@ class Training:
         *,
         workers: int = 1,
     ) -> Model:
-        """Train the candidates for a while, and the best of them to the end."""
-        config, whole = candidates[0], prepared
+        """Train the candidates for a while, and the best of them to the end; then merge them."""
+        n_components, n_groups = prepared.features.n_components, self.objective.n_groups
+        if self.memory:
+            require_room(self.memory, least_limit(n_components, n_groups))
+        trained = self.trained(prepared, candidates, observer, workers=workers)
+        model = _folded(
+            trained.bank,
+            prepared,
+            self.objective,
+            trained.config,
+            trained.history,
+            trained.constant_loss,
+            trained.sharpness,
+        )
+        memory = self._remembered(prepared, trained)
+        return replace(model, tried=trained.tried, memory=memory)
+
+    def trained(
+        self,
+        prepared: Prepared,
+        candidates: Sequence[TrainConfig],
+        observer: Observer | None,
+        *,
+        workers: int = 1,
+    ) -> Trained:
+        """The banks of the best candidate, as they are after training."""
+        config = candidates[0]
         n_full, n_members = config.n_members, config.n_members
         if config.early_stopping == "cross" and prepared.cross is not None and self.start is None:
             in_folds = prepared.cross(max(1, config.n_members - FOLDS))
@@ -165,22 +203,28 @@ class Training:
         step, config = run.step, run.step.config
         alive = [n for n, history in enumerate(histories) if history.skipped_steps < history.steps]
         kept = (alive or [0])[: config.n_members]
-        loss = _constant_loss(step.objective, prepared)
         judged = _few(prepared.judged) if run.was_interrupted else prepared.judged
         sharpness, _ = _sharpness(step, judged, prepared.validation)
-        bank = step.state.to("cpu").members(kept)
-        model = _folded(
-            bank, prepared, self.objective, config, [histories[n] for n in kept], loss, sharpness
+        return Trained(
+            config,
+            step.state.to("cpu").members(kept),
+            mean_history([histories[n] for n in kept]),
+            _constant_loss(step.objective, prepared),
+            sharpness,
+            tried,
+            run.was_interrupted,
         )
-        memory = self._remembered(whole, in_haste=run.was_interrupted)
-        return replace(model, tried=tried, memory=memory)
 
-    def _remembered(self, prepared: Prepared, *, in_haste: bool) -> Memory | None:
+    def _remembered(self, prepared: Prepared, trained: Trained) -> Memory | None:
         """What is kept of the rows, or of some of them: not all are here, or Ctrl-C was pressed."""
         if self.memory == 0:
             return None
+        in_haste = trained.was_interrupted
         all_here = isinstance(prepared.rows, Rows) and prepared.rows.total is None and not in_haste
         rows = prepared.rows if all_here and isinstance(prepared.rows, Rows) else prepared.sample
+        # copies of images come after all originals, and are no rows
+        n_rows = prepared.rows.n_total // (1 + trained.config.image_copies)
+        rows = rows.taken(slice(0, n_rows)) if n_rows < len(rows) else rows
         weight = rows.X.new_ones(len(rows)) if rows.weight is None else rows.weight[0]
         memory = begin_memory(
             rows.X,
@@ -190,7 +234,7 @@ class Training:
             limit=self.memory,
             generator=noise_generator(self.seed, torch.device("cpu")),
         )
-        return memory if all_here else memory.weakened(prepared.rows.n_total / len(rows))
+        return memory if all_here else memory.weakened(n_rows / len(rows))
 
     def _begun(
         self, prepared: Prepared, config: TrainConfig, *, n_full: int, n_members: int, stop: Event
@@ -321,7 +365,7 @@ def train_population(
     banks = step.state.to("cpu")
     loss = _constant_loss(objective, prepared)
     return [
-        _folded(banks.members([number]), prepared, objective, configs[number], [history], loss)
+        _folded(banks.members([number]), prepared, objective, configs[number], history, loss)
         if history.skipped_steps < history.steps
         else None
         for number, history in enumerate(histories)
@@ -333,14 +377,13 @@ def _folded(
     prepared: Prepared,
     objective: Objective,
     config: TrainConfig,
-    histories: list[History],
+    history: History,
     constant_loss: float,
     sharpness: float = 1.0,
 ) -> Model:
     features = prepared.features.to("cpu")
     front = None if prepared.front is None else prepared.front.to("cpu")
     network = fold(bank, features, objective, config, sharpness)
-    history = mean_history(histories)
     return Model(config, bank, front, features, network, history, constant_loss, sharpness)
 
 
