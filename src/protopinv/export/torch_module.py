@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils import skip_init
 
 from protopinv.errors import ExportError
 from protopinv.export.description import Description
@@ -59,8 +60,8 @@ def _float(numbers: NDArray[Any]) -> Tensor:
 
 
 def _linear(step: Affine) -> nn.Linear:
-    """An ordinary layer."""
-    layer = nn.Linear(step.n_inputs, step.n_outputs, bias=step.has_bias)
+    """An ordinary layer; its first weights are not drawn, so torch's generator stays as it is."""
+    layer: nn.Linear = skip_init(nn.Linear, step.n_inputs, step.n_outputs, bias=step.has_bias)
     with torch.no_grad():
         layer.weight.copy_(_float(step.weights[0].T))
         if step.has_bias:

@@ -4,6 +4,7 @@ Threads of a pool wait for each other by spinning. For small products that costs
 and two programs that do so on the same cores stall each other many times over.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -15,6 +16,10 @@ from protopinv.train.settle import DataShape
 
 # Multiplications a pass over the rows and the bank from which on a second thread pays.
 WORK_FOR_THREADS = 2**30
+
+# A forked child has none of its parent's OpenMP threads, and would wait for them for ever.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 def work_of(shape: DataShape, n_outputs: int, config: TrainConfig) -> int:
