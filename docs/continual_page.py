@@ -52,7 +52,8 @@ directions in which the first rows vary most, and the rest, the *tail*. Along th
 class is a mixture of up to ten Gaussians, stored as sums: the number of rows, their weight, their
 mean and their scatter matrix, in float64. In the tail a class has a mean and a variance for every
 feature. No rows are stored: a Gaussian stands for 25 rows at least, unless a class has fewer.
-The *examples* in a model file are rows; `save` has options to leave them out, and the memory too.
+A model file holds no training rows either, unless `save(path, examples=True)` asks for them;
+`save(path, memory=False)` leaves the memory out too.
 
 The memory has at most 138,500 numbers, and at most a quarter of those of the rows;
 `ProtoPINVClassifier(memory=...)` sets another limit, and 0 keeps nothing. New rows become Gaussians

@@ -45,11 +45,11 @@ day that the header names.
 **int8** is what TensorFlow Lite defines: weights with one scale for each output, activations with
 a scale and a zero point for each layer, sums of 32 bits, a multiplier and a shift. A label is
 found without a function of math.h: activations and bent columns are tables. Ranges come from the
-rows given with `--calibrate`, a few thousand rows of training are enough, or from the 32 rows in
-the model file, which are not. A convolutional stem is refused, and so is a frame.
+rows given with `--calibrate`, a few thousand rows of training are enough, or from made-up rows,
+which is less accurate. A convolutional stem is refused, and so is a frame.
 
-The stored cases of C are eight of the training rows in the model, and a model file takes up to 32
-along; `--no-examples` leaves them out.
+No export holds a training row: the eight stored cases of C and the rows that a model file checks
+itself on are made up. `--with-examples` writes training rows instead, where the model has some.
 
 **JavaScript** is a module without dependencies for browsers and node: `predict(rows)`,
 `predictProba(rows)`, `outputs(rows)` and `info`. Rows of a frame are objects with the names of the

@@ -189,6 +189,7 @@ def model() -> None:
 GIVEN = {
     "README.md": (flowers, houses),
     "docs/export.md": (model,),
+    "docs/format.md": (model,),
     "docs/scale.md": (big,),
     "docs/tables.md": (people,),
 }

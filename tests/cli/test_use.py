@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from commands import answered, run
+from commands import answered, assert_refused, run
 
-from protopinv import load
+from protopinv import ProtoPINVClassifier, load
+from protopinv.cli.output import ExitCode
 from protopinv.cli.predict import ROWS_AT_ONCE
 
 
@@ -19,6 +20,30 @@ def test_evaluate_scores_the_table(folder: Path, table: str) -> None:
     assert answer["accuracy"] == 1
     assert np.trace(answer["confusion"]) == answer["n_rows"] == 90
     assert [score["label"] for score in answer["per_class"]] == ["ant", "bee", "cat"]
+
+
+def test_a_model_knows_its_target(folder: Path, tmp_path: Path) -> None:
+    model = folder / "m.safetensors"
+    named = answered("evaluate", model, folder / "bugs.csv", "--target", "kind")
+    assert answered("evaluate", model, folder / "bugs.csv") == named
+    scored = answered("report", model, "--data", folder / "bugs.csv", "-o", tmp_path / "page.html")
+    assert scored["data"] == str(folder / "bugs.csv")
+    # numbers without a name leave it to the user
+    X = pl.read_csv(folder / "bugs.csv").drop("kind")
+    unnamed = ProtoPINVClassifier(effort="quick", max_epochs=1).fit(X, np.arange(90) % 3)
+    unnamed.save(tmp_path / "m.safetensors")
+    for command in (
+        ("evaluate", tmp_path / "m.safetensors", folder / "bugs.csv"),
+        (
+            "report",
+            tmp_path / "m.safetensors",
+            "--data",
+            folder / "bugs.csv",
+            "-o",
+            tmp_path / "p.html",
+        ),
+    ):
+        assert_refused(run(*command), ExitCode.DATA, "needs a target column", "Use --target")
 
 
 def test_predict_gives_the_predictions_of_the_model(folder: Path) -> None:

@@ -9,9 +9,9 @@ from protopinv.cli.options import (
     Data,
     Device,
     Encoding,
+    KnownTarget,
     ModelPath,
     Separator,
-    Target,
     Weight,
 )
 from protopinv.cli.output import answer
@@ -20,7 +20,7 @@ from protopinv.cli.output import answer
 def evaluate(
     model: ModelPath,
     data: Data,
-    target: Target = None,
+    target: KnownTarget = None,
     weight: Weight = None,
     separator: Separator = None,
     encoding: Encoding = None,
@@ -29,8 +29,8 @@ def evaluate(
 ) -> None:
     """Score a model on rows with known targets, in the measures of its task.
 
-    DATA is a table with a --target column, or a named set (its test split). Several targets are
-    named in the order of training.
+    DATA is a table with the column that the model predicts, or a named set (its test split). A
+    --target of another name is given here, several in the order of training.
     """
     from protopinv import estimators
     from protopinv.cli.rows import as_written, model_at, require_order, rows_for

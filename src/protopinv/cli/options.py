@@ -26,6 +26,12 @@ Target = Annotated[
     str | None,
     typer.Option(help="The column to predict, for a table; several with commas."),
 ]
+KnownTarget = Annotated[
+    str | None,
+    typer.Option(
+        help="The column to predict, for a table; several with commas. Default: as in training."
+    ),
+]
 Weight = Annotated[
     str | None, typer.Option(help="The column that says what each row counts, for a table.")
 ]

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from protopinv.cli.options import AsJson, Encoding, ModelPath, Separator, Target
+from protopinv.cli.options import AsJson, Encoding, KnownTarget, ModelPath, Separator
 from protopinv.cli.output import answer
 
 
@@ -18,7 +18,7 @@ def report(
         str | None,
         typer.Option(help="Rows with known targets that the model has not seen; a table or a set."),
     ] = None,
-    target: Target = None,
+    target: KnownTarget = None,
     rows: Annotated[
         bool, typer.Option("--rows", help="Show the rows that the model is most wrong about.")
     ] = False,

@@ -69,16 +69,20 @@ def rows_for(
     split: "Split" = "test",
     written: "Written | None" = None,
 ) -> "Dataset":
-    """One split of a named set, or the columns of a table that the model was trained on."""
-    from protopinv.data import load_data
+    """One split of a named set, or the columns of a table that the model was trained on.
 
+    A target that is needed, and not named, is the one that the model was trained on.
+    """
+    from protopinv.data import NAMED, load_data
+
+    is_known = needs_target and target is None and data not in NAMED
     names, table = getattr(estimator, "feature_names_in_", None), estimator.table_
     features = None if names is None else list(names)
     of_text = [] if table is None else [c.name for c in table.columns if c.kind == "category"]
     rows = load_data(
         data,
         split=split,
-        target=target,
+        target=estimator.target_names_ if is_known else target,
         features=features,
         left_out=[] if table is None else [column.name for column in table.left_out],
         needs_target=needs_target,

@@ -105,6 +105,6 @@ def require_targets(estimator: Any, rows: "Dataset") -> None:
     given = max(1, len(rows.targets))
     if wanted != given:
         raise DataError(
-            f"Targets must be those of the model: {wanted}. --target names {given}. Name them all "
-            "with commas, in the order of training."
+            f"Targets must be those of the model: {wanted}. There are {given}. Name them all with "
+            "--target and commas, in the order of training."
         )

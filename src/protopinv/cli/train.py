@@ -53,6 +53,13 @@ def train(
     separator: Separator = None,
     encoding: Encoding = None,
     output: Output = Path("model.safetensors"),
+    with_examples: Annotated[
+        bool,
+        typer.Option(
+            "--with-examples",
+            help="Store up to 32 training rows in the model file, to check a loaded model on.",
+        ),
+    ] = False,
     device: Device = "auto",
     seed: Seed = 0,
     verbose: Annotated[
@@ -140,10 +147,12 @@ def train(
         return
     for line in (*(() if rows is None else rows.said), *told(estimator.table_)):
         say(line)
+    if rows is not None:
+        estimator.target_names_ = list(rows.targets) or None
     history, sizes = estimator.history_, sizes_of(estimator)
     interrupted = history.ending == "interrupted"
     output = place_for(output, interrupted=interrupted)
-    estimator.save(output)
+    estimator.save(output, examples=with_examples)
     say(f"saved {output}")
     n_rows = source.n_rows if source is not None else len(rows.X) if rows is not None else 0
     answer(

@@ -69,6 +69,7 @@ def tune(
         verbose=int(sys.stderr.isatty()),
     )
     output = place_for(output, interrupted=found.interrupted)
+    found.model.target_names_ = list(rows.targets) or None
     found.model.save(output)
     say(f"saved {output}")
     answer(

@@ -41,7 +41,7 @@ def load_data(
     source: str,
     *,
     split: Split,
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     features: Sequence[str] | None = None,
     left_out: Sequence[str] = (),
     drop: Sequence[str] = (),

@@ -21,7 +21,7 @@ STDIN = "-"
 def load_table(
     path: Path,
     *,
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     features: Sequence[str] | None = None,
     left_out: Sequence[str] = (),
     drop: Sequence[str] = (),
@@ -31,14 +31,15 @@ def load_table(
 ) -> Dataset:
     """All rows of a table: ``features`` (by default all columns not named here) and the target.
 
-    A target and a name in ``drop`` that is no column may be several, with commas. ``weight`` is the
-    column that says what each row counts. Columns ``as_text`` keep what is written, and so does the
-    target. Features that were ``left_out`` of a model may be missing.
+    Several targets are a list, or a name that is no column, with commas; so are names in ``drop``.
+    ``weight`` is the column that says what each row counts. Columns ``as_text`` keep what is
+    written, and so does the target. Features that were ``left_out`` of a model may be missing.
     """
     polars = require("polars", extra="table", why="Reading a table")
-    kept = [*as_text, *([] if target is None else [target])]
+    asked = [target] if isinstance(target, str) else list(target or ())
+    kept = [*as_text, *asked]
     table, said = _read(path, polars, written or Written(), kept)
-    targets = [] if target is None else _listed([target], table.columns)
+    targets = _listed(asked, table.columns)
     drop = _listed(drop, table.columns)
     named = [] if weight is None else [weight]
     used = {*targets, *named}

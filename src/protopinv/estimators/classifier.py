@@ -26,6 +26,7 @@ from protopinv.estimators.classes import (
 )
 from protopinv.estimators.continuing import Continuing, refuse_classes, require_decay
 from protopinv.estimators.door import Checked, all_or_nothing, data_errors, with_weight
+from protopinv.estimators.fitting import target_names
 from protopinv.estimators.frames import averaged, averaged_names
 from protopinv.estimators.parameters import as_estimator, documented
 from protopinv.estimators.resuming import Saving
@@ -146,6 +147,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
         """Unlearn a class: its memory and its output go, and the others are as they were.
 
         Rows of this class have still shaped the hidden units; of the memory nothing of it is left.
+        Training rows in ``examples_`` go too, all of them: their classes are not stored.
         """
         state, objective = self._state(), self.objective_
         if not isinstance(objective, Classes):
@@ -161,6 +163,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
         smaller = replace(objective, labels=narrowed(np.delete(objective.labels, number)))
         changed = State(without_output(state.bank, number), memory, smaller, state.n_frozen)
         self._take_state(changed)
+        self.examples_ = self.examples_[:0].copy()
         self.classes_ = smaller.labels
         return self
 
@@ -180,6 +183,7 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
         self._fit(checked, objective, config, Callbacks(observer, None), Saving())
         self._remember_rows(factors)
         self.classes_, self.is_closed_ = known_classes(objective), True
+        self.target_names_ = target_names(X, y)
         return self
 
     def _declared(self, checked: Checked, classes: Any) -> NDArray[Any]:

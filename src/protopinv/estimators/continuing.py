@@ -24,6 +24,7 @@ from protopinv.continual import (
 from protopinv.errors import ConfigError, DataError, ModelFileError
 from protopinv.estimators.checks import memory_named, resolve_device
 from protopinv.estimators.door import Checked, all_or_nothing, require_some
+from protopinv.estimators.fitting import target_names
 from protopinv.estimators.frames import encoded_more
 from protopinv.estimators.parameters import as_estimator
 from protopinv.estimators.streaming import Streaming
@@ -171,6 +172,7 @@ class Continuing(Streaming):
                 options["decay"] = 0.0  # of what was known before the call
         if is_first:
             self._learn_names(source)
+            self.target_names_ = target_names(source, None)
         return self
 
     @all_or_nothing

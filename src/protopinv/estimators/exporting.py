@@ -1,6 +1,7 @@
 """Estimators to formats of others, and what that changes."""
 
 import math
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,18 @@ from torch import nn
 
 from protopinv import __version__, model_file
 from protopinv import export as formats
-from protopinv.errors import ConfigError, DataError, ExportError
+from protopinv.errors import ConfigError, DataError, ExportError, ExportWarning
 from protopinv.estimators.fitting import ProtoPINV
 from protopinv.estimators.saving import save, saved_model
 from protopinv.export import Exported
 from protopinv.export.writing import Outputs
+from protopinv.model_file import SavedModel
 from protopinv.network import dense
 from protopinv.objective import Classes, Labels, Numbers
 from protopinv.tables import Table
 
+# Made-up rows for the ranges of int8.
+CALIBRATION_ROWS = 1_000
 # Activations under the names of scikit-learn.
 ACTIVATIONS = {"relu": "relu", "tanh": "tanh", "identity": "identity", "sigmoid": "logistic"}
 
@@ -34,18 +38,16 @@ def export(
     calibration: Any = None,
     X: Any = None,
     y: Any = None,
-    examples: bool = True,
+    examples: bool = False,
 ) -> Exported:
     """Write the network of a fitted estimator in the format that the ending names."""
-    path, model = Path(path), saved_model(estimator)
+    path, model = Path(path), saved_model(estimator, examples=examples)
     if calibration is not None and (dtype != "int8" or path.suffix == ".safetensors"):
         raise ConfigError(
             f"Calibration is for int8 in C. Got it for {path.suffix} in {dtype}. Leave it out."
         )
     rows = None if calibration is None else _given(estimator, calibration)
-    seen, truth = _compared(estimator, X, y)
-    if not examples:
-        model = replace(model, examples=model.examples[:0])
+    seen, truth = _compared(estimator, X, y, model)
     description = formats.describe(model)
     if path.suffix == ".safetensors":
         save(estimator, path, bank=False, dtype=dtype, examples=examples)
@@ -53,14 +55,26 @@ def export(
         outputs: Outputs = formats.describe(model_file.load(path)).outputs
     else:
         if rows is None and dtype == "int8":
-            rows = estimator.examples_
+            rows = model_file.made_up(model, CALIBRATION_ROWS).numpy()
         exported, outputs = formats.write(
             description, path, dtype=dtype, rows=rows, version=__version__
         )
+        if calibration is None and dtype == "int8":
+            _warn_of_made_up_rows()
     if len(seen) == 0 or (X is None and dtype in ("float32", "float64")):
         return exported
     return replace(
         exported, change=_change(estimator, seen, outputs(description.given(seen)), truth)
+    )
+
+
+def _warn_of_made_up_rows() -> None:
+    warnings.warn(
+        ExportWarning(
+            "Ranges of int8 should come from rows like those to predict. None were passed, and "
+            "made-up rows took their place. Give training rows: calibration=rows, or --calibrate."
+        ),
+        stacklevel=4,
     )
 
 
@@ -75,12 +89,14 @@ def _framed(estimator: ProtoPINV) -> Table | None:
     return None if table is None or table.is_plain else table
 
 
-def _compared(estimator: ProtoPINV, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
+def _compared(
+    estimator: ProtoPINV, X: Any, y: Any, model: SavedModel
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Rows to compare on, and their targets, checked before anything is written."""
     if X is None:
         if y is not None:
             raise ConfigError("Targets belong to rows. Got y without X. Give X too.")
-        return estimator.examples_, None
+        return model.examples.numpy(), None
     seen = _given(estimator, X)
     if y is None:
         return seen, None

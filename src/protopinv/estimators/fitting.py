@@ -24,6 +24,7 @@ from protopinv.estimators.resuming import Saving, array_fingerprint, fingerprint
 from protopinv.estimators.trained import BankEstimator
 from protopinv.estimators.warm_start import going_on, start_of
 from protopinv.objective import Objective
+from protopinv.shards import RowSource
 from protopinv.tables import is_frame
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import Observer
@@ -82,6 +83,7 @@ class ProtoPINV(BankParameters, BankEstimator):
         with told.told_of(self):
             saving = Saving(checkpoint, checkpoint_every, resume)
             self._fit_given(X, y, sample_weight, told, saving)
+            self.target_names_ = target_names(X, y)
         return self
 
     @abstractmethod
@@ -142,6 +144,7 @@ class ProtoPINV(BankParameters, BankEstimator):
     def _take_over(self, model: Model, objective: Objective, rows: NDArray[Any]) -> None:
         _warn(model, model.config)
         self.examples_ = few_rows(rows)
+        self.image_range_ = range_of_images(self.examples_, model.config)
         self.objective_ = objective
         self.config_ = model.config
         self.tried_ = model.tried
@@ -227,10 +230,25 @@ class ProtoPINV(BankParameters, BankEstimator):
         return check(self._given())
 
 
+def target_names(X: Any, y: Any) -> list[str] | None:
+    """What the columns to predict are called, by the source of rows or the type of y."""
+    names = X.target_names if isinstance(X, RowSource) else getattr(y, "columns", None)
+    names = [getattr(y, "name", None)] if names is None else list(names)
+    # polars calls a series without a name ""
+    return names if all(isinstance(name, str) and name for name in names) else None
+
+
 def few_rows(X: NDArray[Any]) -> NDArray[Any]:
-    """Some rows from first to last, to try a network on wherever it goes."""
+    """Some rows from first to last, which ``save(examples=True)`` stores."""
     n = min(len(X), EXAMPLES, max(1, EXAMPLE_BYTES // max(1, X[:1].nbytes)))
     return X[np.linspace(0, len(X) - 1, n).astype(np.int64)] if n else X[:0]
+
+
+def range_of_images(rows: NDArray[Any], config: TrainConfig) -> tuple[float, float] | None:
+    """The least and the largest pixel; None for rows that are no images, and for none at all."""
+    if config.image_shape is None or not len(rows):
+        return None
+    return float(rows.min()), float(rows.max())
 
 
 def with_fast_rows(config: TrainConfig, shape: DataShape) -> TrainConfig:

@@ -17,7 +17,7 @@ from protopinv import __version__, model_file
 from protopinv.errors import ConfigError, ModelFileError, TrainingError
 from protopinv.estimators.checks import torch_ready
 from protopinv.estimators.classifier import ProtoPINVClassifier
-from protopinv.estimators.fitting import ProtoPINV
+from protopinv.estimators.fitting import ProtoPINV, range_of_images
 from protopinv.estimators.images import COPIES, STEM, flattened, nested
 from protopinv.estimators.regressor import ProtoPINVRegressor
 from protopinv.files import require_ending
@@ -60,21 +60,26 @@ def save(
             f"The numbers of a model file must be {', '.join(model_file.DTYPES)}. Got {dtype!r}. "
             "Choose one of these."
         )
-    saved = replace(saved_model(estimator), dtype=dtype)
+    saved = replace(saved_model(estimator, examples=examples), dtype=dtype)
     if not bank:
         saved = replace(saved, bank=None)
     if not (bank and memory):
         saved = replace(saved, memory=None, last_bank=None)
-    if not examples:
-        saved = replace(saved, examples=saved.examples[:0])
+        saved = saved if examples else with_made_up_rows(saved)
     model_file.save(saved, path, written_by=f"protopinv {__version__}")
 
 
-def saved_model(estimator: ProtoPINV) -> model_file.SavedModel:
-    """All that a file must hold of a fitted estimator."""
+def saved_model(estimator: ProtoPINV, *, examples: bool = False) -> model_file.SavedModel:
+    """All that may leave the process of a fitted estimator; training rows only as ``examples``."""
     check_is_fitted(estimator, "network_")
     names = getattr(estimator, "feature_names_in_", None)
-    return model_file.SavedModel(
+    rows = estimator.examples_
+    if examples and not len(rows):
+        raise ConfigError(
+            "examples=True and --with-examples take training rows along. This model has none: its "
+            "file or pickle had none, or a class was forgotten. Leave it out, or fit again."
+        )
+    saved = model_file.SavedModel(
         task=task_of(estimator),
         objective=estimator.objective_.describe(),
         feature_names=None if names is None else [str(name) for name in names],
@@ -94,8 +99,16 @@ def saved_model(estimator: ProtoPINV) -> model_file.SavedModel:
             "n_calls": estimator.n_calls_,
             "is_closed": estimator.is_closed_,
         },
-        examples=torch.from_numpy(np.ascontiguousarray(torch_ready(estimator.examples_))),
+        examples=torch.from_numpy(np.ascontiguousarray(torch_ready(rows))),
+        target_names=estimator.target_names_,
+        image_range=estimator.image_range_,
     )
+    return saved if examples else with_made_up_rows(saved)
+
+
+def with_made_up_rows(saved: model_file.SavedModel) -> model_file.SavedModel:
+    """Drop training rows; rows that are made up take their place."""
+    return replace(saved, examples=model_file.made_up(saved), made_up=True)
 
 
 def _parameters(estimator: ProtoPINV) -> dict[str, Any]:
@@ -173,7 +186,12 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
     estimator.sharpness_ = _sharpness(saved, estimator, path)
     estimator.front_ = saved.front
     estimator.tried_ = ()
-    estimator.examples_ = saved.examples.numpy()
+    # made-up rows can be made again; training rows are those of an older file, or were asked for
+    estimator.examples_ = saved.examples[:0].numpy() if saved.made_up else saved.examples.numpy()
+    estimator.target_names_ = saved.target_names
+    estimator.image_range_ = saved.image_range or range_of_images(
+        estimator.examples_, estimator.config_
+    )
     estimator.n_iter_ = estimator.history_.n_epochs
     estimator.table_ = saved.table
     estimator.memory_ = saved.memory

@@ -1,7 +1,7 @@
 """What a fit leaves behind, and what can be done with it: ask it, save it, take it elsewhere."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
@@ -33,6 +33,8 @@ class BankEstimator(NetworkEstimator):
     n_iter_: int
     tried_: tuple[Tried, ...]
     examples_: NDArray[Any]
+    target_names_: list[str] | None = None
+    image_range_: tuple[float, float] | None = None
     table_: Table | None = None
     sharpness_: float = 1.0
     memory_: Memory | None = None
@@ -40,6 +42,19 @@ class BankEstimator(NetworkEstimator):
     last_bank_: Bank | None = None
     n_calls_: int = 0
     is_closed_: bool = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle holds: all but training rows, which leave the process only when asked."""
+        state: dict[str, Any] = super().__getstate__()
+        if "examples_" in state:
+            state = {**state, "examples_": state["examples_"][:0].copy()}
+        return state
+
+    def __copy__(self) -> Self:
+        """A copy within the process, with all there is."""
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
 
     @property
     def n_trained_(self) -> int:
@@ -74,7 +89,7 @@ class BankEstimator(NetworkEstimator):
         *,
         bank: bool = True,
         dtype: str = "float64",
-        examples: bool = True,
+        examples: bool = False,
         memory: bool = True,
     ) -> None:
         """Write the fitted model to a file that ``protopinv.load`` reads.
@@ -82,8 +97,8 @@ class BankEstimator(NetworkEstimator):
         Without the ``bank`` the file is smaller; it predicts, and cannot be trained further.
         Without the ``memory`` of its rows ``partial_fit`` cannot go on from it.
         ``dtype`` is the type of number of the network: float64 loses nothing, float32, float16 and
-        int8 are smaller. ``examples`` are up to 32 training rows, by which a
-        loaded model is checked; leave them out where rows must not travel.
+        int8 are smaller. A loaded model is checked on rows that are made up; with ``examples``
+        these are up to 32 training rows instead, and anyone who has the file can read them.
         """
         from protopinv.estimators.saving import save
 
@@ -97,15 +112,15 @@ class BankEstimator(NetworkEstimator):
         calibration: Any = None,
         X: Any = None,
         y: Any = None,
-        examples: bool = True,
+        examples: bool = False,
     ) -> "Exported":
         """Write the network in a foreign format, by the ending: .onnx, .c, .mjs or .safetensors.
 
         ``dtype`` is "int8" or "float32" for .c, and any that ``save`` takes for .safetensors. The
-        ranges of int8 are taken from ``calibration``, rows like those of training, or from the
-        examples in the model, which are few. Rows ``X`` say how far predictions move, and targets
-        ``y`` what that costs. Up to 32 training rows go along in a model file, and 8 in the stored
-        cases of C; without ``examples`` none do.
+        ranges of int8 are taken from ``calibration``, rows like those of training, or from rows
+        that are made up, which is less accurate. Rows ``X`` say how far predictions move, and
+        targets ``y`` what that costs. With ``examples`` up to 32 training rows go along in a model
+        file, and 8 in the stored cases of C; without it these are made up.
         """
         from protopinv.estimators.exporting import export
 

@@ -150,8 +150,8 @@ def quantise(description: Description, rows: Rows) -> Quantised:
         )
     if len(rows) == 0:
         raise ExportError(
-            "Whole numbers are calibrated on rows. This model holds no examples, and none were "
-            "given. Give some: export(path, dtype='int8', calibration=rows), or --calibrate."
+            "Whole numbers are calibrated on rows. None were passed. Give some: "
+            "export(path, dtype='int8', calibration=rows), or --calibrate."
         )
     seen = np.asarray(rows, dtype=np.float64)
     entry, (first, name) = _entry(columns, front, *pairs[0], seen, description)

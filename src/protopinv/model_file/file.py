@@ -68,6 +68,9 @@ def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
         "task": model.task,
         "objective": model.objective,
         "feature_names": model.feature_names,
+        "target_names": model.target_names,
+        "examples": "made-up" if model.made_up else "training",
+        "image_range": model.image_range,
         "table": None if model.table is None else tables.described(model.table),
         "memory": None if model.memory is None else _described(model.memory, model.continuing),
         "activation": model.network.activation,
@@ -202,6 +205,9 @@ def _model(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedMod
         last_bank=Bank.from_tensors(last) if last else None,
         continuing=header.get("memory") or {},
         examples=tensors["examples.rows"],
+        made_up=_made_up(header.get("examples")),
+        target_names=_names(header.get("target_names")),
+        image_range=_range(header.get("image_range")),
         sharpness=_sharpness(header.get("sharpness")),
         dtype=dtype,
         is_newer=int(header["format"].partition(".")[2]) > MINOR,
@@ -216,6 +222,32 @@ def _sharpness(described: Any) -> float | None:
     if not (is_number and 0 < described < math.inf):
         raise TypeError(f"'sharpness', which is {described!r:.40}")
     return float(described)
+
+
+def _made_up(described: Any) -> bool:
+    """Whether examples are made up; those of an older file, which does not say, are not."""
+    if described not in (None, "training", "made-up"):
+        raise TypeError(f"'examples', which is {described!r:.40}")
+    return bool(described == "made-up")
+
+
+def _names(described: Any) -> list[str] | None:
+    """None in a file from before they were stored; raises TypeError for what are no names."""
+    if described is None:
+        return None
+    if not isinstance(described, list) or not all(isinstance(name, str) for name in described):
+        raise TypeError(f"'target_names', which is {described!r:.40}")
+    return described
+
+
+def _range(described: Any) -> tuple[float, float] | None:
+    """None for rows that are no images; raises TypeError for what is no range."""
+    if described is None:
+        return None
+    low, high = (float(end) for end in described)
+    if not -math.inf < low <= high < math.inf:
+        raise TypeError(f"'image_range', which is {described!r:.40}")
+    return low, high
 
 
 def _tensors_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:

@@ -23,12 +23,13 @@ class SavedModel:
     ``objective``, ``parameters``, ``config`` and ``history`` are plain JSON values: what the
     outputs stand for, the parameters as they were given and as they were used, what happened.
     ``table`` says what becomes of the columns of a frame; None where rows were numbers.
-    ``examples`` are a few rows as they were trained on, those of a frame coded. ``dtype`` is the
-    type of number that the network is stored in. ``sharpness`` is the factor of the network's
-    outputs that held-out rows have chosen; None in a file from before it was stored. ``memory`` is
-    what is known of the rows, ``last_bank`` where learning goes on from if that is not ``bank``,
-    and ``continuing`` how it may go on: plain JSON values. A file of a newer version ``is_newer``.
-    Without a ``bank`` it predicts, and cannot be trained further.
+    ``examples`` are a few rows, those of a frame coded; ``made_up`` says that they are no training
+    rows. ``target_names`` are the columns that are predicted, ``image_range`` the least and the
+    largest pixel. ``dtype`` is the type of number that the network is stored in. ``sharpness`` is
+    the factor of the network's outputs that held-out rows have chosen; None in a file from before
+    it was stored. ``memory`` is what is known of the rows, ``last_bank`` where learning goes on
+    from if that is not ``bank``, and ``continuing`` how it may go on: plain JSON values. A file of
+    a newer version ``is_newer``. Without a ``bank`` it predicts, and cannot be trained further.
     """
 
     task: str
@@ -47,6 +48,9 @@ class SavedModel:
     memory: Memory | None = None
     last_bank: Bank | None = None
     continuing: dict[str, Any] = field(default_factory=dict)
+    made_up: bool = False
+    target_names: list[str] | None = None
+    image_range: tuple[float, float] | None = None
     dtype: str = "float64"
     is_newer: bool = False
 

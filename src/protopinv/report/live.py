@@ -22,6 +22,7 @@ from protopinv.export.javascript import step_text, write_javascript
 from protopinv.export.steps import Step
 from protopinv.export.text import js_floats, js_value
 from protopinv.model_file import SavedModel
+from protopinv.model_file import made_up as made_up_rows
 from protopinv.network import Network
 from protopinv.objective import Numbers
 from protopinv.tables import Category, Table
@@ -29,6 +30,8 @@ from protopinv.train.model import fold
 
 MOST_SCRIPT = 1_000_000
 TEST_ROWS = 100
+# Made-up rows whose quantiles are the ranges of columns.
+TYPICAL_ROWS = 1_000
 # Of the generator that Python and the page share (Numerical Recipes' linear congruential one).
 MULTIPLIER, INCREMENT, MODULUS, SEED = 1_664_525, 1_013_904_223, 2**32, 20_261_118
 
@@ -62,18 +65,13 @@ class Live:
 
 
 def controls(estimator: Any, X: NDArray[Any] | None) -> tuple[Control, ...]:
-    """What each column may be: by its table, else by rows, else by the scaling of the model."""
+    """What each column may be: by its table, else by rows, else by rows that are made up."""
     table: Table | None = estimator.table_
     if table is not None:
         return tuple(_of_column(column) for column in table.columns)
     names = getattr(estimator, "feature_names_in_", None)
-    rows = estimator.examples_ if X is None else X
-    if rows is not None and len(rows) > 1:
-        low, typical, high = np.quantile(np.asarray(rows, dtype=np.float64), (0.01, 0.5, 0.99), 0)
-    else:
-        mean = estimator.features_.mean.double().numpy()
-        width = 3 / np.maximum(estimator.features_.scale.double().numpy(), 1e-30)
-        low, typical, high = mean - width, mean, mean + width
+    rows = made_up_rows(saved_model(estimator), TYPICAL_ROWS).numpy() if X is None else X
+    low, typical, high = np.quantile(np.asarray(rows, dtype=np.float64), (0.01, 0.5, 0.99), 0)
     high = np.where(high > low, high, low + 1)
     return tuple(
         Control(

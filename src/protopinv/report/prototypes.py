@@ -51,7 +51,7 @@ def prototypes_of(model: Any, member: int = 0, chosen: Sequence[int] | None = No
     distance = (rows - features.mean) * features.scale
     values = rows
     if isinstance(front, Stem):
-        values = _seen_alike(front, features, rows.float(), model.examples_).double()
+        values = _seen_alike(front, features, rows.float(), model.image_range_).double()
     elif isinstance(front, Bent):
         values = front.restored(rows)
     answers = _answers(model, bank.outputs[kept])
@@ -67,10 +67,10 @@ def prototypes_of(model: Any, member: int = 0, chosen: Sequence[int] | None = No
 
 
 def _seen_alike(
-    stem: Stem, features: FeatureMap, wanted: torch.Tensor, examples: NDArray[Any]
+    stem: Stem, features: FeatureMap, wanted: torch.Tensor, image_range: tuple[float, float] | None
 ) -> torch.Tensor:
     """Images whose features come near the wanted ones, each in the scale of its feature."""
-    low, high = (float(examples.min()), float(examples.max())) if len(examples) else (0.0, 1.0)
+    low, high = image_range or (0.0, 1.0)
     span = (high - low) or 1.0
     scale = features.scale.float()
     levels = torch.zeros(len(wanted), stem.n_inputs, requires_grad=True)

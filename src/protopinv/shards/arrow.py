@@ -68,7 +68,7 @@ class ArrowRows(RowSource):
         self._targets, self._weight = list(targets), weight
         self.names = tuple(self._features)
         self.n_features = len(self._features)
-        self.is_column = len(targets) == 1
+        self.target_names, self.is_column = tuple(targets), len(targets) == 1
         self.memory, self.cache = memory, cache
         kinds = self._check_types(first_name, first)
         self.blocks = placed(

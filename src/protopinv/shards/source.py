@@ -54,16 +54,18 @@ class Wanted:
 class RowSource(ABC):
     """Rows with their targets, in blocks.
 
-    ``names`` are those of the features, where they have any; ``is_column`` says that there is one
-    target a row, given as a plain list. ``n_bytes`` counts what one pass reads, where that is
-    known, and ``bytes_read`` about what has been read by this process. While rows take at most
-    ``memory`` bytes they are read once and kept. ``cache`` is a folder for a temporary file of rows
-    that were decoded, "auto" for one on a disk, or None to decode them again for every pass.
+    ``names`` are those of the features and ``target_names`` those of the targets, where they have
+    any; ``is_column`` says that there is one target a row, given as a plain list. ``n_bytes``
+    counts what one pass reads, where that is known, and ``bytes_read`` about what has been read by
+    this process. While rows take at most ``memory`` bytes they are read once and kept. ``cache`` is
+    a folder for a temporary file of rows that were decoded, "auto" for one on a disk, or None to
+    decode them again for every pass.
     """
 
     blocks: tuple[Block, ...]
     n_features: int
     names: tuple[str, ...] | None = None
+    target_names: tuple[str, ...] | None = None
     is_column: bool = True
     n_bytes: int | None = None
     memory: int = IN_MEMORY_BYTES

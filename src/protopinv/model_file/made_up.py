@@ -1,0 +1,58 @@
+"""Rows that nobody has seen, to check and calibrate a network with: no training row is needed."""
+
+from dataclasses import replace
+
+import torch
+from torch import Generator, Tensor
+
+from protopinv.features import Bent, Stem
+from protopinv.model_file.saved import SavedModel
+from protopinv.tables import Category
+from protopinv.tables.columns import Column
+
+MADE_UP = 32
+# All that are stored take no more than this.
+MOST_BYTES = 2**16
+# Noise on replayed rows, in standard deviations: those of a class with one row are too like it.
+NOISE = 0.1
+# Share of gaps in a column that had some.
+GAPS = 0.125
+
+
+def made_up(model: SavedModel, n: int | None = None) -> Tensor:
+    """Rows like the examples, in float32, drawn from what the model knows of its columns.
+
+    Every column of a frame is drawn by itself between its limits. Rows of numbers are drawn from
+    the replay memory, or from mean and scale of every feature where there is none.
+    """
+    if n is None:
+        n = max(1, min(MADE_UP, MOST_BYTES // (4 * model.n_features)))
+    generator, front = Generator().manual_seed(0), model.front
+    if model.table is not None and not model.table.is_plain:
+        columns = [_codes(column, n, generator) for column in model.table.columns]
+        return torch.stack(columns, 1).float()
+    low, high = model.image_range or (0.0, 1.0)
+    if isinstance(front, Stem):
+        return low + (high - low) * torch.rand(n, model.n_inputs, generator=generator)
+    features = model.features
+    if model.memory is None:
+        noise = torch.randn(n, len(features.mean), generator=generator)
+        rows = replace(features, basis=None).unproject(noise)
+    else:
+        drawn, _ = model.memory.drawn(n, generator)
+        noise = NOISE * torch.randn(drawn.shape, generator=generator)
+        rows = features.unproject((drawn + noise).to(features.mean))
+    if isinstance(front, Bent):
+        rows = front.restored(rows)
+    return (rows if model.image_range is None else rows.clamp(low, high)).float()
+
+
+def _codes(column: Column, n: int, generator: Generator) -> Tensor:
+    share, absent = torch.rand(2, n, generator=generator, dtype=torch.float64)
+    if isinstance(column, Category):
+        codes, has_gaps = (share * column.n_values).floor(), column.gaps
+    else:
+        codes, has_gaps = column.low + (column.high - column.low) * share, column.flag
+        if getattr(column, "boolean", False):
+            codes = share.round()
+    return torch.where(absent < GAPS, torch.nan, codes) if has_gaps else codes
