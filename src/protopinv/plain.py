@@ -1,8 +1,18 @@
-"""Plain JSON values: what every reader of JSON understands."""
+"""Plain JSON values, and plain text: what every reader of them understands."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
+
+# Characters that a terminal obeys instead of showing: controls, marks that turn the direction of
+# writing, ends of lines, halves of characters.
+OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """A text on one line, with what a terminal would obey written as in JSON."""
+    return OBEYED.sub(lambda each: f"\\u{ord(each[0]):04x}", text)
 
 
 def plain(value: Any) -> Any:

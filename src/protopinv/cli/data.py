@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from protopinv.cli.options import AsJson
-from protopinv.cli.output import answer
+from protopinv.cli.output import answer, show
 from protopinv.errors import ConfigError
 
 
@@ -30,7 +30,8 @@ def data(
             answer({"sets": told}, as_json=True)
             return
         answer({each.name: each.found or "not here" for each in sets}, as_json=False)
-        print(f"\nlooked in: {', '.join(place for each in sets for place in each.places)}")
+        print()
+        show(f"looked in: {', '.join(place for each in sets for place in each.places)}")
         return
     if name not in NAMED:
         raise ConfigError(

@@ -14,7 +14,7 @@ from protopinv.cli.options import (
     Separator,
     Weight,
 )
-from protopinv.cli.output import answer
+from protopinv.cli.output import answer, show
 
 
 def evaluate(
@@ -70,7 +70,8 @@ def _table(kind: str, parts: Sequence[dict[str, Any]]) -> None:
     key = "target" if kind == "target" else "label"
     columns = [name for name in parts[0] if name != key]
     heads = ["rows" if name == "n_rows" else name for name in columns]
-    print(f"\n{kind:<20} " + " ".join(f"{head:>9}" for head in heads))
+    print()
+    show(f"{kind:<20} " + " ".join(f"{head:>9}" for head in heads))
     for number, part in enumerate(parts, start=1):
         cells = [f"{v:9,}" if isinstance(v, int) else f"{v:9.4f}" for v in map(part.get, columns)]
-        print(f"{part.get(key, number)!s:<20} " + " ".join(cells))
+        show(f"{part.get(key, number)!s:<20} " + " ".join(cells))

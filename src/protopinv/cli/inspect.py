@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from protopinv.cli.options import AsJson, ModelPath
-from protopinv.cli.output import answer
+from protopinv.cli.output import answer, show
 
 if TYPE_CHECKING:
     from protopinv.features import Front
@@ -36,7 +36,9 @@ def inspect(
         from protopinv.estimators.saving import saved_model
         from protopinv.export.card import card as model_card
 
-        print(model_card(saved_model(estimator), Path(model).stem, __version__), end="")
+        text = model_card(saved_model(estimator), Path(model).stem, __version__)
+        for line in text.removesuffix("\n").split("\n"):
+            show(line)
         return
     history, names = estimator.history_, getattr(estimator, "feature_names_in_", None)
     sizes, bank = sizes_of(estimator), getattr(estimator, "bank_", None)
@@ -76,7 +78,8 @@ def inspect(
     answer(values, as_json=False)
     for part in (columns, [f"{name} = {value!r}" for name, value in config.items()] * everything):
         if part:
-            print("\n" + "\n".join(part))
+            for line in ("", *part):
+                show(line)
 
 
 def _front(front: "Front | None") -> str | None:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
 from protopinv import errors
-from protopinv.plain import plain
+from protopinv.plain import plain, visible
 
 
 class ExitCode(IntEnum):
@@ -61,12 +61,33 @@ def exit_code(error: BaseException) -> ExitCode | None:
 
 def one_line(error: BaseException | str) -> str:
     """The message on a single line."""
-    return " ".join(str(error).split())
+    return visible(" ".join(str(error).split()))
 
 
 def say(text: str) -> None:
     """Talk, on stderr."""
-    print(text, file=sys.stderr)
+    print(visible(text), file=sys.stderr)
+
+
+def show(line: str) -> None:
+    """A line of an answer, on stdout; names from a stranger's file may hold anything."""
+    print(visible(line))
+
+
+class Terminal:
+    """What is written to a terminal line by line, with what it would obey in sight."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        """Lines, or parts of them."""
+        self._stream.write("\n".join(map(visible, text.split("\n"))))
+
+
+def for_people(stream: TextIO) -> "TextIO | Terminal":
+    """The stream, guarded if it is a terminal; files and pipes get every character as it is."""
+    return Terminal(stream) if stream.isatty() else stream
 
 
 def place_for(output: Path, *, interrupted: bool) -> Path:
@@ -104,13 +125,13 @@ def on_stdout() -> Iterator[None]:
 def answer(values: Mapping[str, Any], *, as_json: bool) -> None:
     """Named values on stdout: a JSON object, or a line for each that is there."""
     if as_json:
-        print(json.dumps(plain(values), indent=2))
+        print(json.dumps(plain(values), indent=2).replace("\x7f", "\\u007f"))
         return
     width = max(map(len, values))
     for name, value in values.items():
         if value is None:
             continue
-        print(f"{name.replace('_', ' '):<{width}}  {_text(value)}")
+        show(f"{name.replace('_', ' '):<{width}}  {_text(value)}")
 
 
 def _text(value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from protopinv.cli.options import AsJson, Data, Device, Encoding, ModelPath, Separator
-from protopinv.cli.output import on_stdout, say
+from protopinv.cli.output import for_people, on_stdout, say
 from protopinv.errors import ConfigError
 from protopinv.optional import require
 
@@ -60,7 +60,7 @@ def predict(
         columns |= _probabilities(estimator, rows.X)
     if output is None:
         with on_stdout():
-            _write(columns, sys.stdout, as_json)
+            _write(columns, for_people(sys.stdout), as_json)
         return
     with replacing(output) as temporary:
         _write_file(columns, temporary, output.suffix)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from protopinv.plain import visible
+
 
 def c_string(text: str) -> str:
     """A C string literal of the UTF-8 bytes of a text; every byte that is not plain is octal."""
@@ -80,6 +82,6 @@ def _c_float(number: np.float32) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """A text that Markdown and HTML show as it is, on one line."""
-    flat = json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', '"').replace("\\\\", "\\")
-    return re.sub(r"([\\`*_{}\[\]()#+\-.!|~>$:])", r"\\\1", html.escape(flat, quote=False))
+    """A text that Markdown, HTML and terminals show as it is, on one line."""
+    flat = html.escape(visible(text), quote=False)
+    return re.sub(r"([\\`*_{}\[\]()#+\-.!|~>$:])", r"\\\1", flat)
