@@ -18,6 +18,7 @@ from sklearn.exceptions import NotFittedError
 from protopinv import ImageCopies, ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ModelFileError, OutputError
 from protopinv.model_file import FORMAT
+from protopinv.model_file.summary import summary
 
 
 @pytest.fixture(scope="module")
@@ -339,6 +340,46 @@ def test_numbers_of_numpy_anywhere_are_saved(blobs, tmp_path: Path) -> None:
     ).fit(X, y)
     model.save(tmp_path / "m.safetensors")
     assert load(tmp_path / "m.safetensors").class_weight == {0: 1.5, 1: 1.5, 2: 1.5}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.safetensors")))
+def test_a_look_at_a_file_says_what_its_model_is(name: str) -> None:
+    path = GOLDEN / f"{name}.safetensors"
+    facts, model = summary(path), load(path)
+    bank, memory = getattr(model, "bank_", None), model.memory_
+    outputs = facts.get("classes") or facts.get("labels") or facts.get("targets")
+    if isinstance(outputs, list):
+        assert outputs == model.classes_.tolist()
+    else:
+        assert outputs == model.objective_.n_outputs
+    assert facts["layers"] == list(model.network_.sizes)
+    assert facts["activation"] == model.network_.activation
+    assert facts["shipped_numbers"] == model.n_shipped_
+    assert (facts["front"] is None) == (model.front_ is None)
+    assert facts["columns"] == (model.table_ and str(model.table_).splitlines())
+    assert facts["memory_numbers"] == (memory and memory.n_numbers)
+    assert facts["trained_numbers"] == (bank and bank.n_trained)
+    assert facts["members"] == (bank and bank.n_members)
+    assert facts["prototypes"] == (bank and bank.n_prototypes)
+    assert facts["projected_features"] == (bank and model.features_.n_components)
+    if bank is not None:
+        assert facts["ridge"] == pytest.approx(bank.member(0).ridge.tolist(), rel=1e-6)
+    assert json.dumps(facts["history"]) == json.dumps(
+        {key: model.history_.to_dict()[key] for key in facts["history"]}
+    )
+    assert facts["config"]["max_epochs"] == model.max_epochs
+
+
+def test_a_look_at_what_is_no_model_is_refused(path: Path, tmp_path: Path) -> None:
+    for changes in ({"objective": DROPPED}, {"task": "guessing"}, {"format": "2.0"}):
+        copy = tmp_path / "copy.safetensors"
+        copy.write_bytes(path.read_bytes())
+        rewrite(copy, **changes)
+        with pytest.raises(ModelFileError, match=r"must fit together|reads model files of"):
+            summary(copy)
+    (tmp_path / "text").write_text("a,b\n1,2\n3,4\n")
+    with pytest.raises(ModelFileError, match="must be whole"):
+        summary(tmp_path / "text")
 
 
 def test_an_unfitted_model_cannot_be_saved(tmp_path: Path) -> None:

@@ -3,10 +3,30 @@
 Nothing in it is executed when it is read.
 """
 
-from protopinv.model_file.file import load, save
-from protopinv.model_file.made_up import made_up
-from protopinv.model_file.packing import DTYPES
-from protopinv.model_file.reading import FORMAT
-from protopinv.model_file.saved import SavedModel
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from protopinv.model_file.examples import made_up
+    from protopinv.model_file.file import load, save
+    from protopinv.model_file.packing import DTYPES
+    from protopinv.model_file.reading import FORMAT
+    from protopinv.model_file.saved import SavedModel
 
 __all__ = ["DTYPES", "FORMAT", "SavedModel", "load", "made_up", "save"]
+
+# Imported when they are first used: a look at a file needs no torch.
+_HOME = {
+    "DTYPES": "packing",
+    "FORMAT": "reading",
+    "SavedModel": "saved",
+    "load": "file",
+    "made_up": "examples",
+    "save": "file",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'protopinv.model_file' has no attribute {name!r}")
+    return getattr(import_module(f"protopinv.model_file.{_HOME[name]}"), name)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,14 +24,20 @@ from protopinv.features import Clip, FeatureMap, Front, Squash, Stem
 from protopinv.files import replacing
 from protopinv.memory import Memory
 from protopinv.model_file.packing import DTYPES, pack, unpack
-from protopinv.model_file.reading import FORMAT, MOST_HEADER_BYTES, read_header
+from protopinv.model_file.reading import (
+    DAMAGE,
+    FORMAT,
+    KNOWN_NEEDS,
+    MAJOR,
+    MINOR,
+    MOST_HEADER_BYTES,
+    check_version,
+    read_header,
+)
 from protopinv.model_file.saved import SavedModel
 from protopinv.network import ACTIVATIONS, inputs_of, outputs_of
 from protopinv.plain import plain
 
-# A reader of 1.x reads every 1.y: what a file needs beyond the first of them it lists by name.
-MAJOR, MINOR = 1, 0
-KNOWN_NEEDS = ("table", "memory", "last_bank")
 HEADER: dict[str, Any] = {
     "task": str,
     "objective": dict,
@@ -53,8 +58,6 @@ FRONTS: dict[str, type[Front]] = {"stem": Stem, "squash": Squash, "clip": Clip}
 DRIFT = 1e-6
 DRIFT_OF_STEMS = 1e-3
 MOST_EXAMPLES = 256
-# What reading numbers that do not belong together may raise.
-DAMAGE = (KeyError, TypeError, IndexError, ValueError, RuntimeError, ArithmeticError, MemoryError)
 
 
 def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
@@ -119,7 +122,7 @@ def load(path: str | Path) -> SavedModel:
     """
     path = Path(path)
     header = read_header(path)
-    _check_version(header, path)
+    check_version(header, path)
     tensors = _tensors(path)
     try:
         _check_header(header)
@@ -142,31 +145,6 @@ def load(path: str | Path) -> SavedModel:
             stacklevel=3,
         )
     return model
-
-
-def _check_version(header: Mapping[str, Any], path: Path) -> None:
-    """Raise ModelFileError unless this version can read the file."""
-    version, needs = header.get("format"), header.get("needs")
-    match = re.fullmatch(r"(\d{1,3})\.(\d{1,3})", version) if isinstance(version, str) else None
-    writer = str(header.get("written_by"))[:60]
-    if match is None:
-        raise ModelFileError(
-            f"A model file must say which format it has. {path}, written by {writer}, does not: "
-            "it is older than format 1.0, or damaged. Train the model again."
-        )
-    major = int(match[1])
-    if major != MAJOR:
-        raise ModelFileError(
-            f"This version reads model files of format {MAJOR}. {path} has format {version}, "
-            f"written by {writer}. Upgrade protopinv."
-        )
-    wanted = needs if isinstance(needs, list) else []
-    unknown = [need for need in wanted if not isinstance(need, str) or need not in KNOWN_NEEDS]
-    if unknown:
-        raise ModelFileError(
-            f"This version cannot read all that {path} holds: {str(unknown)[:80]}, written by "
-            f"{writer}. Upgrade protopinv."
-        )
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:

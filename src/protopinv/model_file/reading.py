@@ -7,6 +7,7 @@ shape and where it lies, and under ``__metadata__`` holds texts: one of them is 
 import json
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from protopinv.errors import ModelFileError
 from protopinv.files import is_file
 
 FORMAT = "protopinv"
+# A reader of 1.x reads every 1.y: what a file needs beyond the first of them it lists by name.
+MAJOR, MINOR = 1, 0
+KNOWN_NEEDS = ("table", "memory", "last_bank")
 # All text of a file; larger headers are for larger models than these.
 MOST_HEADER_BYTES = 2 * 2**20
 MOST_DIMENSIONS = 4
@@ -34,6 +38,8 @@ NAMES = re.compile(
     r"|examples\.(rows|outputs)"
     r"|history\.(loss|lr|ridge|validation_score|validation_loss|member_loss|fold_loss)"
 )
+# What reading numbers that do not belong together may raise.
+DAMAGE = (KeyError, TypeError, IndexError, ValueError, RuntimeError, ArithmeticError, MemoryError)
 BYTES = {
     "F64": 8,
     "F32": 4,
@@ -81,6 +87,31 @@ def read_header(path: Path) -> dict[str, Any]:
             "program. Give a file written by 'protopinv train' or save()."
         )
     return header
+
+
+def check_version(header: Mapping[str, Any], path: Path) -> None:
+    """Raise ModelFileError unless this version can read the file."""
+    version, needs = header.get("format"), header.get("needs")
+    match = re.fullmatch(r"(\d{1,3})\.(\d{1,3})", version) if isinstance(version, str) else None
+    writer = str(header.get("written_by"))[:60]
+    if match is None:
+        raise ModelFileError(
+            f"A model file must say which format it has. {path}, written by {writer}, does not: "
+            "it is older than format 1.0, or damaged. Train the model again."
+        )
+    major = int(match[1])
+    if major != MAJOR:
+        raise ModelFileError(
+            f"This version reads model files of format {MAJOR}. {path} has format {version}, "
+            f"written by {writer}. Upgrade protopinv."
+        )
+    wanted = needs if isinstance(needs, list) else []
+    unknown = [need for need in wanted if not isinstance(need, str) or need not in KNOWN_NEEDS]
+    if unknown:
+        raise ModelFileError(
+            f"This version cannot read all that {path} holds: {str(unknown)[:80]}, written by "
+            f"{writer}. Upgrade protopinv."
+        )
 
 
 def _object(text: str) -> dict[str, Any]:
