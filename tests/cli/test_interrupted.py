@@ -105,7 +105,7 @@ def test_control_c_elsewhere_is_an_exit_code() -> None:
         from protopinv.cli import main
 
         model_file.load = lambda _: os.kill(os.getpid(), signal.SIGINT) or time.sleep(9)
-        sys.argv = ["protopinv", "inspect", "model"]
+        sys.argv = ["protopinv", "diagnose", "model"]
         main()
         """
     )

@@ -73,6 +73,7 @@ def _facts(header: Mapping[str, Any], file: _File) -> dict[str, Any]:
     return {
         "task": header["task"],
         kind: len(outputs) if where == "centre" else outputs,
+        "target_names": header.get("target_names"),
         "feature_names": header["feature_names"],
         "columns": _columns(header.get("table"), file),
         "layers": [layers[0][0] * layers[0][1], *(blocks * k for blocks, _, k in layers)],
