@@ -107,6 +107,17 @@ def test_the_memory_counts_rows_and_not_what_their_class_weighs(three, class_wei
     np.testing.assert_allclose(model.memory_.masses(3), counts + np.bincount(y[:90]))
 
 
+@pytest.mark.parametrize("weight", [None, 2.0])
+def test_rare_rows_of_a_long_source_are_no_more_than_they_are(weight) -> None:
+    rng = np.random.default_rng(0)
+    y = (np.arange(30_000) % 300 == 0).astype(int)
+    X = rng.normal(size=(30_000, 3)) + y[:, None]
+    weights = None if weight is None else np.full(30_000, weight)
+    source = ArrayRows(X, y, weights, memory=1_000)
+    model = quick(max_epochs=1, batch_size=4_096, dtype="float32").fit(source)
+    np.testing.assert_allclose(model.memory_.masses(2), np.bincount(y) * (weight or 1))
+
+
 def test_a_class_of_weight_zero_is_never_there(three) -> None:
     X, y = three
     model = quick(class_weight={0: 0}).fit(X, y)

@@ -229,12 +229,17 @@ class Training:
         memory = begin_memory(
             rows.X,
             self.objective.groups(rows.y).to(rows.X.device),
-            weight.double() * prepared.unit,
+            weight,
             n_groups=self.objective.n_groups,
             limit=self.memory,
             generator=noise_generator(self.seed, torch.device("cpu")),
         )
-        return memory if all_here else memory.weakened(n_rows / len(rows))
+        memory = memory if all_here else memory.weakened(n_rows / len(rows))
+        if prepared.masses is None:
+            return memory
+        # weights have a mean of one, and a sample has more rows of rare groups than their share
+        known = memory.masses(self.objective.n_groups)
+        return memory.reweighted(torch.where(known > 0, prepared.masses / known, 1.0))
 
     def _begun(
         self, prepared: Prepared, config: TrainConfig, *, n_full: int, n_members: int, stop: Event

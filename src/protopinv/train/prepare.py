@@ -123,8 +123,8 @@ def noise_generator(seed: int, device: torch.device, rank: int | None = None) ->
 class Prepared:
     """A fitted feature map, behind a front or not, and rows as the network sees them.
 
-    ``unit`` is what a row counts whose weight is one there: those of ``rows`` have a mean of one.
-    First banks are made from ``sample``. ``judged`` are rows that were held out, or some of them,
+    ``masses`` are what all rows of each group count: weights of ``rows`` have a mean of one. First
+    banks are made from ``sample``. ``judged`` are rows that were held out, or some of them,
     to say how sure answers should be. ``cross`` gives the same for folds beside so many members
     that see all rows, or None where there are too few rows for that.
     """
@@ -136,7 +136,7 @@ class Prepared:
     sample: Rows
     judged: Rows | None = None
     cross: "Callable[[int], Prepared | None] | None" = None
-    unit: float = 1.0
+    masses: Float[Tensor, " g"] | None = None
 
 
 def prepare(
@@ -168,13 +168,13 @@ def prepare(
     else:
         features = fitted[1].to(device)
     distortions = distortions_of(config, len(kept), seed)
-    unit = source.mean_weight(kept)
+    masses = source.masses(kept)
     same, dtype = number_types(config)
     rows = source.projected(kept, features, dtype, device, distortions)
     first = rows if len(chosen) == len(rows) else rows.taken(torch.from_numpy(chosen).to(device))
     if held_out is not None:
         validation = source.projected(held_out, features, same, device)
-        return Prepared(front, features, rows, validation, first, validation, unit=unit)
+        return Prepared(front, features, rows, validation, first, validation, masses=masses)
 
     def cross(n_full: int) -> Prepared | None:
         fold = deal_folds(source.groups(), FOLDS, seed)
@@ -186,7 +186,7 @@ def prepare(
         some = both if first is rows else both.taken(torch.from_numpy(chosen).to(device))
         return Prepared(front, features, both, None, some, both)
 
-    return Prepared(front, features, rows, None, first, cross=cross, unit=unit)
+    return Prepared(front, features, rows, None, first, cross=cross, masses=masses)
 
 
 def number_types(config: TrainConfig) -> tuple[torch.dtype, torch.dtype]:

@@ -19,7 +19,7 @@ from protopinv.features import (
     measure_moments,
     moments_of_chunk,
 )
-from protopinv.objective import Objective
+from protopinv.objective import Classes, Objective
 from protopinv.shards import RowSource
 from protopinv.train.config import TrainConfig
 from protopinv.train.prepare import (
@@ -37,7 +37,7 @@ from protopinv.train.ranks import Ranks
 from protopinv.train.rows import AnyRows
 from protopinv.train.source import MOST_OF_FREE, piece_rows
 from protopinv.train.streamed import StreamedRows, streamed
-from protopinv.train.summary import Summary
+from protopinv.train.summary import LabelCounts, Summary
 from protopinv.train.survey import (
     SAMPLE_ROWS,
     Parts,
@@ -99,7 +99,7 @@ def prepare_stream(
     same, dtype = number_types(config)
     view = View(front, features.to(device), objective, dtype, device)
     rows, validation = streamed(source, view, parts, ranks, found)
-    unit = 1.0 if rows.counting.mean is None else rows.counting.mean
+    masses = _masses(objective, found)
 
     def kept(given: StreamedRows) -> AnyRows:
         """In memory, where this rank's part has room there."""
@@ -116,7 +116,7 @@ def prepare_stream(
         held = found.held_sample
         judged = None if held is None else watched.of_sample(held)
         first = rows.of_sample(sample)
-        return Prepared(front, features, kept(rows), kept(watched), first, judged, unit=unit)
+        return Prepared(front, features, kept(rows), kept(watched), first, judged, masses=masses)
 
     def cross(n_full: int) -> Prepared | None:
         if (found.fold_masses <= 0).any():
@@ -127,8 +127,18 @@ def prepare_stream(
 
     if config.early_stopping == "cross":
         first = rows.of_sample(sample)
-        return Prepared(front, features, rows, None, first, cross=cross, unit=unit)
-    return Prepared(front, features, kept(rows), None, rows.of_sample(sample), unit=unit)
+        return Prepared(front, features, rows, None, first, cross=cross, masses=masses)
+    return Prepared(front, features, kept(rows), None, rows.of_sample(sample), masses=masses)
+
+
+def _masses(objective: Objective, found: Survey) -> Tensor:
+    """What rows to train on count, by group; held-out rows are as many of each."""
+    shares = torch.ones(1, dtype=torch.float64)
+    if isinstance(objective, Classes) and isinstance(found.targets, LabelCounts):
+        by_label = found.targets.mass
+        each = [by_label[label] for label in objective.labels.tolist()]
+        shares = torch.tensor(each, dtype=torch.float64)
+    return shares / shares.sum() * float(found.masses[0])
 
 
 def _front_of_sample(

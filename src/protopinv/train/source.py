@@ -107,9 +107,11 @@ class Source:
         """What the chosen rows count, in float64."""
         return None if self.weight is None else torch.from_numpy(self.weight[chosen]).to(device)
 
-    def mean_weight(self, chosen: NDArray[np.integer[Any]]) -> float:
-        """What one of the chosen rows counts on average."""
-        return 1.0 if self.weight is None else float(self.weight[chosen].mean()) * self.unit
+    def masses(self, chosen: NDArray[np.integer[Any]]) -> Float[Tensor, " g"]:
+        """What the chosen rows of every group count together."""
+        weight = None if self.weight is None else self.weight[chosen] * self.unit
+        sums = np.bincount(self.groups()[chosen], weight, self.objective.n_groups)
+        return torch.from_numpy(sums.astype(np.float64))
 
     def projected(
         self,
