@@ -494,3 +494,33 @@ def test_a_network_is_merged_once(five, fitted, tmp_path, monkeypatch) -> None:
         monkeypatch.setattr(f"protopinv.{module}.fold", counted)
     model.partial_fit(X[y < 3], y[y < 3])
     assert len(merged) == 1
+
+
+@pytest.fixture(scope="module")
+def strokes() -> tuple[np.ndarray, np.ndarray]:
+    """Six classes like flat images: a class lights 66 of 200 columns, and others hardly ever."""
+    rng = np.random.default_rng(0)
+    y = np.arange(2_400) % 6
+    near = (np.arange(200) - 33 * y[:, None]) % 200 < 66
+    lit = rng.random(near.shape) < np.where(near, 0.1, 0.001)
+    return np.where(lit, rng.uniform(50, 255, lit.shape), 0), y
+
+
+@pytest.mark.parametrize("scaling", ["auto", "feature"])
+def test_columns_that_begin_to_vary_do_not_drown_what_is_known(strokes, scaling) -> None:
+    X, y = strokes
+    model = quick(scaling=scaling)
+    for first in (0, 2, 4):
+        chosen = (y == first) | (y == first + 1)
+        model.partial_fit(X[chosen], y[chosen])
+    joint = quick(scaling=scaling).fit(X, y)
+    assert model.score(X, y) > joint.score(X, y) - 0.05
+
+
+def test_a_column_has_unit_variance_over_all_rows_once_it_varies(strokes) -> None:
+    X, y = strokes
+    X = np.column_stack([X[:, :4], np.where(y < 2, 7.0, X[:, 40] * 1e-3), y])
+    model = quick(scaling="feature").fit(X[y < 2], y[y < 2])
+    model.partial_fit(X[y >= 2], y[y >= 2])
+    spread = (X[:, 4] - X[:, 4].mean()) * model.features_.scale[4].item()
+    assert spread.std() == pytest.approx(1.0, rel=1e-6)

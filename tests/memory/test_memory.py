@@ -327,3 +327,40 @@ def test_it_does_not_matter_how_many_tails_are_looked_at_together(
     assert whole.tail_scatter is not None
     torch.testing.assert_close(apart.tail_mean, whole.tail_mean)
     torch.testing.assert_close(apart.tail_scatter, whole.tail_scatter)
+
+
+def uncorrelated() -> tuple[Tensor, Tensor, Tensor]:
+    """Rows that a memory of two directions describes: features on their own, two of them wide."""
+    _, groups, weight = rows()
+    widths = torch.tensor([6.0, 0.4, 5.0, 0.5, 0.3, 0.2]).double()
+    noise = torch.randn(N, M, generator=Generator().manual_seed(4), dtype=torch.float64)
+    return noise * widths + 2.0, groups, weight
+
+
+@pytest.mark.parametrize("limit", [2_000, 85])
+def test_moments_of_features_are_those_of_all_rows(limit: int) -> None:
+    Z, groups, weight = uncorrelated()
+    memory = begun(Z, groups, weight, limit)
+    assert (memory.basis is None) == (limit == 2_000)
+    mass, mean, variance = memory.moments()
+    expected = weight @ Z / weight.sum()
+    assert mass == pytest.approx(float(weight.sum()))
+    torch.testing.assert_close(mean, expected)
+    spread = weight @ (Z - expected).square() / weight.sum()
+    # across the directions a memory holds variances of single features alone
+    torch.testing.assert_close(variance, spread, rtol=1e-6 if memory.basis is None else 0.1, atol=0)
+
+
+@pytest.mark.parametrize("limit", [2_000, 85])
+def test_a_memory_in_other_units_is_that_of_rows_in_other_units(limit: int) -> None:
+    Z, groups, weight = uncorrelated()
+    factors = torch.tensor([1.0, 0.01, 1.0, 0.2, 1.0, 3.0]).double()
+    memory = begun(Z, groups, weight, limit).rescaled(factors)
+    mass, mean, variance = begun(Z, groups, weight, limit).moments()
+    assert memory.fault(M, GROUPS) is None
+    assert memory.moments()[0] == mass
+    torch.testing.assert_close(memory.moments()[1], mean * factors)
+    rtol = 1e-6 if memory.basis is None else 0.1
+    torch.testing.assert_close(memory.moments()[2], variance * factors.square(), rtol=rtol, atol=0)
+    drawn = memory.drawn(20_000, Generator().manual_seed(1))[0].double()
+    torch.testing.assert_close(drawn.mean(0), mean * factors, rtol=0.05, atol=0.05)

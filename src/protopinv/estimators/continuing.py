@@ -27,6 +27,7 @@ from protopinv.estimators.door import Checked, all_or_nothing, require_some
 from protopinv.estimators.fitting import target_names
 from protopinv.estimators.frames import encoded_more
 from protopinv.estimators.parameters import as_estimator
+from protopinv.estimators.rescaling import rescaled, scales_columns
 from protopinv.estimators.streaming import Streaming
 from protopinv.estimators.streams import joined, pieces_as_they_are
 from protopinv.estimators.warm_start import going_on
@@ -93,6 +94,7 @@ class Continuing(Streaming):
             checked = encoded_more(checked, state.objective, self.table_)
         inputs, state = with_table(self._inputs, state, checked.table)
         objective, memory = state.objective, state.memory
+        is_wider = inputs.features is not self.features_
         limit = memory.limit if self._memory_limit == 0 else self._memory_limit
         n = round(float(memory.parts.rows.sum())) + len(checked.X)
         state = replace(state, memory=memory.limited(limit, n, objective.n_groups))
@@ -106,20 +108,23 @@ class Continuing(Streaming):
             dtype = getattr(torch, config.dtype)
             everything = np.arange(len(checked.X))
             seen = rows.projected(everything, inputs.features.to(device), dtype, device)
-            weight = np.ones(len(checked.X)) if checked.weight is None else checked.weight
+            counts = np.ones(len(checked.X)) if checked.weight is None else checked.weight
+            Z, weight = seen.X, torch.from_numpy(counts).to(device)
+            if scales_columns(inputs.features, self.config_):
+                inputs, state, Z = rescaled(inputs, state, Z, weight)
             settings = Settings(
                 config,
                 device,
                 self._seed(),
                 time.perf_counter,
                 batch_is_free=is_auto(self.batch_size),
-                is_wider=inputs.features is not self.features_,
+                is_wider=is_wider,
                 decay=decay,
                 factors=factors,
                 most_prototypes=self.max_prototypes,
                 observer=watched,
             )
-            done = update(state, New(seen.X, seen.y, torch.from_numpy(weight).to(device)), settings)
+            done = update(state, New(Z, seen.y, weight), settings)
         if done.history.ending == "interrupted":
             raise KeyboardInterrupt
         self._take_state(done.state, inputs)

@@ -256,6 +256,51 @@ class Memory:
         scatter.addr_(new - centre, new - centre, alpha=between)
         return leading(scatter, self.n_directions)
 
+    def moments(self) -> tuple[float, Float[Tensor, " m"], Float[Tensor, " m"]]:
+        """The mass of all rows, and the mean and the variance of each feature."""
+        share = self.parts.mass / self.parts.mass.sum()
+        means = self.parts.mean
+        inner = self.parts.scatter / self.parts.mass[:, None, None]
+        if self.basis is None or self.tail_mean is None or self.tail_scatter is None:
+            variances = inner.diagonal(dim1=1, dim2=2)
+        else:
+            mass = self.masses(len(self.tail_mean)).clamp_min(torch.finfo(torch.float64).tiny)
+            tails = self.tail_scatter / mass[:, None]
+            variances = ((self.basis @ inner) * self.basis).sum(2) + tails[self.parts.group]
+            means = means @ self.basis.T + self.tail_mean[self.parts.group]
+        mean = share @ means
+        return float(self.parts.mass.sum()), mean, share @ (variances + (means - mean).square())
+
+    def rescaled(self, factors: Float[Tensor, " m"]) -> "Memory":
+        """The memory of rows z * factors; its directions are those that the old ones become."""
+        if self.basis is None or self.tail_mean is None or self.tail_scatter is None:
+            scatter = self.parts.scatter * factors[:, None] * factors
+            return replace(
+                self, parts=replace(self.parts, mean=self.parts.mean * factors, scatter=scatter)
+            )
+        basis, turn = torch.linalg.qr(factors[:, None] * self.basis)
+        # what of the tails lies along the directions by now joins the heads
+        inside = basis.T * factors
+        outside = factors.diag() - basis @ inside
+        mass = self.masses(len(self.tail_mean)).clamp_min(torch.finfo(torch.float64).tiny)
+        joins = torch.stack(
+            [(inside * row) @ inside.T for row in self.tail_scatter / mass[:, None]]
+        )
+        group = self.parts.group
+        parts = replace(
+            self.parts,
+            mean=self.parts.mean @ turn.T + (self.tail_mean @ inside.T)[group],
+            scatter=turn @ self.parts.scatter @ turn.T
+            + joins[group] * self.parts.mass[:, None, None],
+        )
+        return replace(
+            self,
+            basis=basis,
+            parts=parts,
+            tail_mean=self.tail_mean @ outside.T,
+            tail_scatter=self.tail_scatter @ outside.square().T,
+        )
+
     def weakened(self, factor: float) -> "Memory":
         """As if there were ``factor`` times as many rows; what is left of next to nothing goes."""
         weaker = self.reweighted(torch.full((self.n_groups,), factor, dtype=torch.float64))
