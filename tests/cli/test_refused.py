@@ -106,7 +106,6 @@ def test_a_named_set_without_its_files_is_refused(tmp_path: Path, folder: Path) 
             ExitCode.DATA,
             ["no 'f1'"],
         ),
-        (["evaluate", "m.safetensors", "bugs.csv"], ExitCode.DATA, ["--target COLUMN"]),
         (
             ["predict", "m.safetensors", "digits"],
             ExitCode.DATA,
