@@ -308,6 +308,27 @@ def fuzz(
 
 
 @app.command()
+def fuzz_checkpoints(
+    files: Annotated[int, typer.Option(help="How many damaged checkpoints are read.")] = 20_000,
+    seed: Annotated[int, typer.Option(help="Of the damage.")] = 0,
+    quick: Quick = False,
+    records: Folder = Path("records"),
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Checkpoints damaged at random, half of them by one bit: none is read."""
+    from benchmarks.fuzz_checkpoints import (
+        CheckpointFuzzPlan,
+        checkpoint_fuzz_table,
+        measure_checkpoint_fuzz,
+    )
+
+    plan = CheckpointFuzzPlan(500 if quick else files, seed, quick)
+    record = measure_checkpoint_fuzz(plan, folder=records, fresh=fresh, say=say)
+    _tell(record, checkpoint_fuzz_table, as_json=as_json)
+
+
+@app.command()
 def defaults(
     datasets: Datasets = "mnist,fashion-mnist",
     efforts: Annotated[str, typer.Option(help="Some of quick, balanced, best.")] = "quick,balanced",

@@ -198,7 +198,7 @@ def _fuzz(plan: FuzzPlan, say: Say) -> Cell:
         for content in contents:
             if not tried(content, path):
                 raise AssertionError("files that were not damaged must load")
-        before = _peak()
+        before = peak_memory()
         began, loaded = time.perf_counter(), 0
         for number in range(plan.files):
             loaded += tried(mutated(contents[number % len(contents)], random), path)
@@ -211,13 +211,14 @@ def _fuzz(plan: FuzzPlan, say: Say) -> Cell:
         "loaded": loaded,
         "refused": plan.files - loaded,
         "largest_file": max(map(len, contents)),
-        "more_memory_bytes": _peak() - before,
+        "more_memory_bytes": peak_memory() - before,
         "files_left_behind": left != ["m.safetensors"],
         "seconds": time.perf_counter() - began,
     }
 
 
-def _peak() -> int:
+def peak_memory() -> int:
+    """Of this process so far, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

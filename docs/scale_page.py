@@ -114,9 +114,11 @@ spec:
 
 `checkpoint=path` writes all that training needs to go on: banks, moments of the optimizer,
 averages, the best state, what the guard has done, history, generators, the place in the epoch. It
-is a safetensors file with JSON in its header, written beside the old one, synced and renamed; the
-one before is kept as `path.previous` and used where the last is damaged. `checkpoint_every` takes a
-number of epochs or a time such as `"10min"`.
+is a safetensors file with JSON and a checksum in its header, written beside the old one, synced and
+renamed; the one before is kept as `path.previous` and used, with a warning, where the last is
+damaged. Nothing of a file is used before its checksum is right; checkpoints of versions that wrote
+none are refused. One that cannot be written, as on a full disk, is a warning, and training goes on.
+`checkpoint_every` takes a number of epochs or a time such as `"10min"`.
 
 `resume=True` goes on from there, or begins if there is nothing, which is what a job that restarts
 wants. On the same processor what comes out is bit for bit what an uninterrupted run gives. A

@@ -66,7 +66,7 @@ class DriftWarning(UserWarning):
 
 
 class CheckpointWarning(UserWarning):
-    """The end of a checkpoint or a study was damaged; work went on from what was before."""
+    """A checkpoint or a study is damaged or cannot be written; work went on all the same."""
 
 
 class SlowRowsWarning(UserWarning):

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 # Characters that a terminal obeys instead of showing: controls, marks that turn the direction of
@@ -26,3 +26,19 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def differences(one: Any, other: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Where two nested values differ: the names that lead there, and both values."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in dict.fromkeys([*one, *other]):
+            inner = f"{name}.{key}".strip(".")
+            yield from differences(one.get(key), other.get(key), inner)
+    elif one != other:
+        yield name, one, other
+
+
+def shortened(value: Any) -> str:
+    """A value for a message, of one line at most."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,6 +1,8 @@
 """A training that was killed goes on as if nothing had happened, or says why it cannot."""
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 from protopinv import ArrayRows, ProtoPINVClassifier
 from protopinv.errors import CheckpointError, CheckpointWarning, ConfigError, OutputError
@@ -172,14 +175,91 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> Non
     model = ProtoPINVClassifier(**SMALL, **KINDS["full batch"])
     expected = numbers(model.fit(X, y, checkpoint=path, checkpoint_every=5))
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.warns(CheckpointWarning, match=r"damaged .*previous"):
+    with pytest.warns(
+        CheckpointWarning, match=r"run.checkpoint cannot .*damaged.*run.checkpoint.previous"
+    ):
         model.fit(X, y, checkpoint=path, checkpoint_every=100, resume=True)
     for mine, theirs in zip(numbers(model), expected, strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_damaged_checkpoint_never_takes_the_place_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.checkpoint"
+    model = ProtoPINVClassifier(**SMALL, **KINDS["full batch"])
+    model.fit(*rows(), checkpoint=path, checkpoint_every=5)
+    before = previous(path).read_bytes()
     path.write_bytes(b"nothing")
-    previous(path).write_bytes(b"nothing")
-    with pytest.raises(CheckpointError, match="must be readable"):
-        model.fit(X, y, checkpoint=path, resume=True)
+
+    def die(*_: object) -> None:
+        raise KilledError
+
+    # just before the new one is put in its place
+    monkeypatch.setattr("protopinv.files._sync", die)
+    message = "cannot be used"
+    with pytest.raises(KilledError), pytest.warns(CheckpointWarning, match=message):
+        model.fit(*rows(), checkpoint=path, checkpoint_every=1, resume=True)
+    assert previous(path).read_bytes() == before
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("sound") / "run.checkpoint"
+    model = ProtoPINVClassifier(**SMALL, **KINDS["members"])
+    model.fit(*rows(), checkpoint=path, checkpoint_every=10)
+    return path.read_bytes()
+
+
+def test_where_both_checkpoints_are_damaged_the_error_names_both(tmp_path: Path) -> None:
+    path = tmp_path / "run.checkpoint"
+    path.write_bytes(b"nothing")
+    previous(path).write_bytes(b"")
+    message = r"whole. .*run.checkpoint cannot .* nor can .*run.checkpoint.previous .*start anew"
+    with pytest.raises(CheckpointError, match=message):
+        ProtoPINVClassifier().fit(*rows(), checkpoint=path, resume=True)
+    assert path.read_bytes() == b"nothing"
+
+
+def test_a_checkpoint_from_before_checksums_is_refused(sound: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "run.checkpoint"
+    path.write_bytes(sound)
+    tensors = load_file(path)
+    with safe_open(path, "np") as file:
+        state = {**json.loads(file.metadata()["protopinv"]), "format": 1}
+    save_file(tensors, path, metadata={"protopinv": json.dumps(state)})
+    with pytest.raises(CheckpointError, match="written by a version that gave it no checksum"):
+        ProtoPINVClassifier().fit(*rows(), checkpoint=path, resume=True)
+    # a later format has a checksum, and says so too
+    save_file(tensors, path, metadata={"protopinv": json.dumps(state), "sha256": module.ZEROS})
+    module._seal(path)
+    with pytest.raises(CheckpointError, match=r"of format 1, where this version reads 2"):
+        ProtoPINVClassifier().fit(*rows(), checkpoint=path, resume=True)
+
+
+def test_after_the_looks_a_checkpoint_holds_only_the_candidate_that_won(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.checkpoint"
+    options = {**SMALL, "max_epochs": 12}
+    model = ProtoPINVClassifier(**options).fit(*rows(), checkpoint=path, checkpoint_every=1)
+    assert len(model.tried_) > 1
+    runs = {name.split(".")[1] for name in load_file(path) if name.startswith("runs.")}
+    best = min(range(len(model.tried_)), key=lambda number: model.tried_[number].held_loss)
+    assert runs == {str(best)}
+    begun = module.Checkpoints.watch
+    numbers_begun = []
+
+    def watch(self, number: int, run):
+        numbers_begun.append(number)
+        return begun(self, number, run)
+
+    monkeypatch.setattr(module.Checkpoints, "watch", watch)
+    again = ProtoPINVClassifier(**options).fit(*rows(), checkpoint=path, resume=True)
+    assert numbers_begun == [best]  # who lost is not trained again
+    assert again.tried_ == model.tried_
+    for mine, theirs in zip(numbers(again), numbers(model), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_a_checkpoint_holds_no_pickle_and_every_tensor_has_a_name(tmp_path: Path) -> None:
@@ -189,32 +269,71 @@ def test_a_checkpoint_holds_no_pickle_and_every_tensor_has_a_name(tmp_path: Path
     length = int.from_bytes(path.read_bytes()[:8], "little")
     header = json.loads(path.read_bytes()[8 : 8 + length])
     state = json.loads(header["__metadata__"]["protopinv"])
-    assert state["format"] == 1
+    assert state["format"] == 2
     names = set(header) - {"__metadata__"}
     assert {"runs.0.step.trained.0", "runs.0.best.score", "runs.0.choice.best.1"} <= names
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_stops_training_and_spares_the_last_checkpoint(
+FULL = """
+import resource, sys, warnings
+sys.path.insert(0, {folder!r})
+import test_checkpoint as t
+from pathlib import Path
+path = Path({path!r})
+X, y = t.rows()
+model = t.ProtoPINVClassifier(**t.SMALL, **t.KINDS["full batch"])
+model.fit(X, y, checkpoint=path, checkpoint_every=20)
+before = path.read_bytes()
+limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+with warnings.catch_warnings(record=True) as heard:
+    warnings.simplefilter("always")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
+    whole = t.numbers(model.fit(X, y, checkpoint=path, checkpoint_every=5))
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+said = [str(each.message) for each in heard if each.category is t.CheckpointWarning]
+assert len(said) == 1, said
+assert "was not written" in said[0] and "too large" in said[0], said
+assert path.read_bytes() == before
+assert [each.name for each in path.parent.iterdir() if each.name != path.name] == []
+again = t.numbers(model.fit(X, y, checkpoint=path, resume=True))
+assert all((a == b).all() for a, b in zip(again, whole, strict=True))
+"""
+
+
+def test_a_checkpoint_that_does_not_fit_on_the_disk_is_a_warning_and_spares_the_last(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    program = FULL.format(folder=str(Path(__file__).parent), path=str(folder / "run.checkpoint"))
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_trouble_with_the_disk_is_told_again_when_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "run.checkpoint"
-    X, y = rows()
-    model = ProtoPINVClassifier(**SMALL, **KINDS["full batch"])
-    model.fit(X, y, checkpoint=path, checkpoint_every=5)
-    before = path.read_bytes()
-    saved = module.save_file
+    sync, calls = os.fsync, 0
+    # a checkpoint that is written is synced with its folder
+    kinds = [errno.ENOSPC, errno.ENOSPC, errno.EIO, 0, 0, errno.EIO]
 
-    def to_a_full_disk(tensors, temporary, metadata) -> None:
-        saved(tensors, temporary, metadata=metadata)
-        with Path("/dev/full").open("wb", buffering=0) as full:
-            full.write(b"x")
+    def failing(descriptor: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls <= len(kinds) and kinds[calls - 1]:
+            raise OSError(kinds[calls - 1], os.strerror(kinds[calls - 1]))
+        sync(descriptor)
 
-    monkeypatch.setattr(module, "save_file", to_a_full_disk)
-    with pytest.raises(OutputError, match=r"written whole.*No space left"):
-        model.fit(X, y, checkpoint=path, checkpoint_every=5)
-    assert path.read_bytes() == before
-    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+    monkeypatch.setattr(os, "fsync", failing)
+    model = ProtoPINVClassifier(**SMALL, **{**KINDS["full batch"], "max_epochs": 5})
+    with pytest.warns(CheckpointWarning) as heard:
+        model.fit(*rows(), checkpoint=path, checkpoint_every=1)
+    said = [str(each.message) for each in heard if each.category is CheckpointWarning]
+    assert [("space" in text.split(")")[0]) for text in said] == [True, False, False]
+    assert model.history_.n_epochs == 5
 
 
 def test_how_often_is_a_number_of_epochs_or_a_time() -> None:

@@ -174,8 +174,8 @@ def train(
         },
         as_json=as_json,
     )
-    if interrupted and checkpoint is not None:
-        say(f"wrote {checkpoint}; the same command with --resume goes on from there")
+    if interrupted and checkpoint is not None and checkpoint.exists():
+        say(f"the same command with --resume goes on from {checkpoint}")
     leave(interrupted=interrupted)
 
 

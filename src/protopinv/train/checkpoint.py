@@ -1,10 +1,12 @@
 """A training as a file: all that lives through it, so that it can go on as if nothing happened.
 
-Safetensors, with everything that is not a tensor as JSON in its header. Written to a temporary
-file, synced and renamed; the one before is kept beside it.
+Safetensors, with everything that is not a tensor as JSON in its header, and a checksum of the whole
+file beside it. Written to a temporary file, synced and renamed; the one before is kept.
 """
 
+import hashlib
 import json
+import mmap
 import os
 import shutil
 import signal
@@ -21,12 +23,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from protopinv.errors import CheckpointError, CheckpointWarning, ConfigError
+from protopinv.errors import CheckpointError, CheckpointWarning, ConfigError, OutputError
 from protopinv.files import replacing, require_file
+from protopinv.plain import differences, shortened
 from protopinv.train.loop import Run, StopTraining
 from protopinv.train.ranks import ALONE, Ranks
 
-FORMAT = 1
+FORMAT = 2
+# Where the checksum stands in the header; it counts as zeros when it is made.
+CHECKSUM = b'"sha256":"'
+ZEROS = "0" * 64
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 # The fields of a fingerprint that are compared, and what they are called in messages.
 PARTS = {"rows": "other rows", "configuration": "another configuration"}
@@ -78,6 +84,9 @@ class Checkpoints:
     _spent: float = 0.0
     _epochs: int = 0
     _signalled: int = 0
+    # whether the file at ``path`` is worth keeping as the one before, and why none can be written
+    _is_whole: bool = True
+    _trouble: str = ""
 
     def saved_seed(self) -> int | None:
         """The seed of the training to go on with, if there is one."""
@@ -122,6 +131,15 @@ class Checkpoints:
         """Remember what a look has shown, once; a look that was taken before the stop counts."""
         return self._looks.setdefault(number, loss)
 
+    def lost(self, number: int) -> float | None:
+        """The loss of a candidate that was dropped before the stop; None for any other."""
+        dropped = bool(self._saved) and str(number) not in self._saved["runs"]
+        return self._looks.get(number) if dropped else None
+
+    def drop(self, number: int) -> None:
+        """Write no more of a candidate than its loss."""
+        self._runs.pop(number, None)
+
     def _after_step(self, run: Run) -> None:
         due = self._is_due(run)
         stop, save = self.ranks.agree(self._signalled > 0, due)
@@ -160,21 +178,44 @@ class Checkpoints:
             "looks": {str(number): loss for number, loss in self._looks.items()},
             "runs": runs,
         }
+        try:
+            self._put(state)
+        except (OutputError, SafetensorError) as error:
+            self._warn_of(_first_line(error))
+        else:
+            self._is_whole, self._trouble = True, ""
+
+    def _put(self, state: dict[str, Any]) -> None:
         tensors: dict[str, Tensor] = {}
         text = json.dumps(_flattened(state, "", tensors))
         with replacing(self.path) as temporary:
-            save_file(tensors, temporary, metadata={"protopinv": text})
-            _keep_previous(self.path)
+            save_file(tensors, temporary, metadata={"protopinv": text, "sha256": ZEROS})
+            _seal(temporary)
+            if self._is_whole:
+                _keep_previous(self.path)
+
+    def _warn_of(self, trouble: str) -> None:
+        """Say that a checkpoint was not written, unless the last one failed alike."""
+        if trouble != self._trouble:
+            self._trouble = trouble
+            warnings.warn(
+                CheckpointWarning(
+                    f"A checkpoint was not written to {self.path} ({trouble}). Training goes on, "
+                    "and will try again; what was written before can still be resumed. Free some "
+                    "space."
+                ),
+                stacklevel=2,
+            )
 
     def _read_by_first(self) -> dict[str, Any]:
-        """What the first rank finds, for all."""
-        found: dict[str, Any] | Exception = {}
+        """What the first rank reads, for all."""
+        state: dict[str, Any] | Exception = {}
         if self.ranks.is_first:
             try:
-                found = read(self.path)
+                state, self._is_whole = read(self.path)
             except CheckpointError as error:
-                found = error
-        (first, *_) = self.ranks.gather(found)
+                state = error
+        (first, *_) = self.ranks.gather(state)
         if isinstance(first, Exception):
             raise first
         return first
@@ -214,51 +255,98 @@ def previous(path: Path) -> Path:
 def _keep_previous(path: Path) -> None:
     if not path.exists():
         return
-    kept = previous(path)
-    link = kept.with_name(kept.name + ".new")
+    last = previous(path)
+    link = last.with_name(last.name + ".new")
     link.unlink(missing_ok=True)
     try:
-        os.link(path, link)
-    except OSError:  # a file system without links
-        shutil.copyfile(path, link)
-    link.replace(kept)
+        try:
+            os.link(path, link)
+        except OSError:  # a file system without links
+            shutil.copyfile(path, link)
+        link.replace(last)
+    finally:
+        link.unlink(missing_ok=True)
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The last checkpoint, or the one before where the last is damaged; {} without any."""
-    there = [each for each in (path, previous(path)) if each.exists()]
-    if not there:
-        return {}
-    for number, each in enumerate(there):
+def read(path: Path) -> tuple[dict[str, Any], bool]:
+    """The last checkpoint, or the one before where the last is damaged; {} without any.
+
+    Also whether it was the last.
+    """
+    reasons: list[str] = []
+    nowhere = 0
+    for each in (path, previous(path)):
         try:
             state = _read(each)
-        except (SafetensorError, OSError, ValueError, KeyError, IndexError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            continue
-        if state.get("format") != FORMAT:
-            raise CheckpointError(
-                f"A checkpoint must be of format {FORMAT}. {each} is of format "
-                f"{state.get('format')!r}. Go on with the version that wrote it, or start anew "
-                "without --resume."
-            )
-        if number > 0:
-            warnings.warn(
-                CheckpointWarning(f"{path} is damaged ({reason}). Went on from {each}."),
-                stacklevel=2,
-            )
-        return state
+        except FileNotFoundError:
+            nowhere += 1
+            reasons.append("there is none")
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            reasons.append(_first_line(error))
+        else:
+            if reasons:
+                warnings.warn(
+                    CheckpointWarning(
+                        f"{path} cannot be used ({reasons[0]}). Went on from {each}, the one "
+                        "before it."
+                    ),
+                    stacklevel=2,
+                )
+            return state, not reasons
+    if nowhere == 2:
+        return {}, True
     raise CheckpointError(
-        f"A checkpoint must be readable. {path} is not ({reason}). Start anew without --resume, or "
-        "put back a copy."
+        f"A checkpoint must be whole. {path} cannot be used ({reasons[0]}), nor can "
+        f"{previous(path)} ({reasons[1]}). Put back a copy, or start anew without --resume."
     )
 
 
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
 def _read(path: Path) -> dict[str, Any]:
-    with safe_open(path, "pt") as file:
-        text = (file.metadata() or {})["protopinv"]
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    """What is in a file; nothing of it is used before its checksum is right."""
+    with path.open("rb") as file:
+        at, expected = _checksum(file.fileno())
+        file.seek(at)
+        if file.read(len(expected)) != expected:
+            raise ValueError("damaged: its checksum is another")
+    with safe_open(path, "pt") as opened:
+        text = (opened.metadata() or {})["protopinv"]
+        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     state: dict[str, Any] = _nested(json.loads(text), tensors)
+    if state.get("format") != FORMAT:
+        raise ValueError(
+            f"of format {state.get('format')!r}, where this version reads {FORMAT}; go on with the "
+            "version that wrote it"
+        )
     return state
+
+
+def _seal(path: Path) -> None:
+    """Put the checksum where the zeros are."""
+    with path.open("r+b") as file:
+        at, checksum = _checksum(file.fileno())
+        file.seek(at)
+        file.write(checksum)
+
+
+def _checksum(file: int) -> tuple[int, bytes]:
+    """Where a file has its checksum, and what that must be; ValueError without such a place."""
+    with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as whole:
+        length = int.from_bytes(whole[:8], "little")
+        at = whole.find(CHECKSUM, 8, 8 + length) if length <= len(whole) - 8 else -1
+        if at < 0:
+            raise ValueError("damaged, or written by a version that gave it no checksum")
+        start = at + len(CHECKSUM)
+        digest = hashlib.sha256()
+        with memoryview(whole) as view, view[:start] as before:
+            digest.update(before)
+            digest.update(ZEROS.encode())
+            with view[start + len(ZEROS) :] as after:
+                digest.update(after)
+    return start, digest.hexdigest().encode()
 
 
 def _flattened(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
@@ -296,7 +384,7 @@ def _on(value: Any, device: torch.device) -> Any:
 
 def _require_same(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
     """Raise CheckpointError that says what differs."""
-    differing = list(_differences(theirs, ours, ""))
+    differing = list(differences(theirs, ours))
     if not differing:
         return
     name, there, here = differing[0]
@@ -304,20 +392,6 @@ def _require_same(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> N
     more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
     raise CheckpointError(
         f"A checkpoint goes on with the same rows and configuration. {path} is of {kind}: "
-        f"{name.split('.', 1)[-1]} was {_short(there)} and is {_short(here)}{more}. Give what it "
-        "was made with, or start anew without --resume."
+        f"{name.split('.', 1)[-1]} was {shortened(there)} and is {shortened(here)}{more}. Give "
+        "what it was made with, or start anew without --resume."
     )
-
-
-def _differences(one: Any, other: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(one, dict) and isinstance(other, dict):
-        for key in dict.fromkeys([*one, *other]):
-            inner = f"{name}.{key}".strip(".")
-            yield from _differences(one.get(key), other.get(key), inner)
-    elif one != other:
-        yield name, one, other
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

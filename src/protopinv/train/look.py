@@ -6,10 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from threading import Event, Lock
 
+import torch
+
 from protopinv.errors import TrainingError
 from protopinv.train.checkpoint import Checkpoints
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import EpochReport, Observer, Run
+from protopinv.train.threads import set_own_threads
 
 # Candidates are trained for this share of their epochs before one is kept, or for fewer if these
 # have so many steps. On 61 public tables the loss in folds after 50 of 250 epochs chose as well as
@@ -86,6 +89,10 @@ class _Looks:
         """Train one candidate for a while, unless all was told to end."""
         if self._is_over:
             return
+        lost = None if self._checkpoints is None else self._checkpoints.lost(number)
+        if lost is not None:
+            self._losses[number] = lost
+            return
         try:
             run = self._begun(self._candidates[number])
             if self._checkpoints is not None:
@@ -94,6 +101,9 @@ class _Looks:
             run.advance(look_epochs(run.n_epochs, steps), observer=self._observed(number))
         except TrainingError as error:
             self._errors.append(error)
+            if self._checkpoints is not None:
+                self._checkpoints.look_is_over(number, math.inf)
+                self._checkpoints.drop(number)
             return
         self._losses[number] = self._loss_of(run)
         self._runs[number] = run
@@ -105,8 +115,8 @@ class _Looks:
 
     def take_all(self, workers: int) -> None:
         """Look at all candidates, here or in threads; Ctrl-C comes to this one and ends them."""
-        numbers = range(len(self._candidates))
-        with ThreadPoolExecutor(workers) as pool:
+        numbers, own = range(len(self._candidates)), (torch.get_num_threads(),)
+        with ThreadPoolExecutor(workers, initializer=set_own_threads, initargs=own) as pool:
             look = map if workers == 1 else pool.map
             try:
                 for _ in look(self.take, numbers):
@@ -119,10 +129,14 @@ class _Looks:
         """The one with the lowest loss, the first of several, and what there was to choose from."""
         if not self._runs:
             raise KeyboardInterrupt if self._was_interrupted else self._errors[0]
-        losses = {number: self._losses[number] for number in self._runs}
-        chosen = self._runs[min(losses, key=lambda number: (losses[number], number))]
+        losses = self._losses
+        best = min(self._runs, key=lambda number: (losses[number], number))
+        chosen = self._runs[best]
         if self._is_over:
             chosen.end("interrupted" if self._was_interrupted else "stopped early")
+        elif self._checkpoints is not None:
+            for number in set(self._runs) - {best}:
+                self._checkpoints.drop(number)
         tried = (
             Tried(config, losses.get(number, math.inf))
             for number, config in enumerate(self._candidates)

@@ -5,21 +5,36 @@ and two programs that do so on the same cores stall each other many times over.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
+from threading import Lock
+from typing import TypeVar
 
 import torch
 
 from protopinv.train.config import TrainConfig
 from protopinv.train.settle import DataShape
 
+Thing = TypeVar("Thing")
+
 # Multiplications a pass over the rows and the bank from which on a second thread pays.
 WORK_FOR_THREADS = 2**30
 
-# A forked child has none of its parent's OpenMP threads, and would wait for them for ever.
+_SETTING = Lock()
+
+
+def _begin_child() -> None:
+    """A forked child has none of its parent's OpenMP threads, and would wait for them for ever."""
+    _SETTING.release()
+    torch.set_num_threads(1)
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+    os.register_at_fork(
+        before=_SETTING.acquire, after_in_parent=_SETTING.release, after_in_child=_begin_child
+    )
 
 
 def work_of(shape: DataShape, n_outputs: int, config: TrainConfig) -> int:
@@ -57,10 +72,28 @@ def threads_for(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread in here; afterwards as many as before."""
+    """One thread in here, for what the caller's own thread does; afterwards as many as before."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    set_own_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        set_own_threads(before)
+
+
+def set_own_threads(n: int) -> None:
+    """So many threads for the work of the thread that calls this, and of no other.
+
+    ``torch.set_num_threads`` sets that number, and beside it the one that every thread begins
+    with. Only a new thread shows the latter, and can put it back without changing any other.
+    """
+    with _SETTING:
+        usual = _in_new_thread(torch.get_num_threads)
+        torch.get_num_threads()  # where a thread is new, this sets the usual number, once
+        torch.set_num_threads(n)
+        _in_new_thread(lambda: torch.set_num_threads(usual))
+
+
+def _in_new_thread(work: Callable[[], Thing]) -> Thing:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
