@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from protopinv.bank import Bank
 from protopinv.solve import Solution, solve_layers
+from protopinv.solve.exact import exact_type
 
 # So many rows at most are better off with NumPy's products.
 FEW_ROWS = 4
@@ -195,7 +196,7 @@ class Quick:
         Scaling is folded into the weights, so those of features far from zero may cancel each
         other: then digits count that float32 has not.
         """
-        if torch.get_float32_matmul_precision() != "highest":  # float32 in name only
+        if exact_type(torch.float32) != torch.float32:  # float32 in name only
             return False
         some = X[:: max(1, len(X) // FLOAT32_ROWS)]
         exact = self(some.double(), activation)

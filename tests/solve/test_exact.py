@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from protopinv.solve import FORMS, ridge_solve, spread
-from protopinv.solve.exact import exact_products
+from protopinv.solve.exact import exact_type
 
 CUDA, CPU = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
 
@@ -29,15 +29,17 @@ def _as_before() -> Iterator[None]:
 
 
 class Watch(TorchDispatchMode):
-    """Writes down the settings at every product."""
+    """Writes down the settings and the type of numbers at every product."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: set[tuple[str, str, str]] = set()
+        self.settings: set[tuple[str, str, str]] = set()
+        self.types: set[torch.dtype] = set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if "mm" in func.name():
-            self.seen.add(settings())
+            self.settings.add(settings())
+            self.types |= {part.dtype for part in args if isinstance(part, torch.Tensor)}
         return func(*args, **(kwargs or {}))
 
 
@@ -71,43 +73,45 @@ def leaves() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("choose", CHOICES)
 @pytest.mark.parametrize("form", [*FORMS, "spread"])
-def test_every_product_of_a_solve_is_exact_and_the_choice_is_put_back(choose, form: str) -> None:
+def test_every_product_of_a_solve_is_exact_and_the_choice_stays_for_all_threads(
+    choose, form: str
+) -> None:
     choose()
     before = settings()
     A, T, ridge = leaves()
     with Watch() as forward:
         found = spread(A, ridge)[0] if form == "spread" else ridge_solve(A, T, ridge, form=form)
     value = found if form == "spread" else (found.weights[0] ** 3).sum()
-    assert settings() == before
     with Watch() as backward:
         value.backward()
-    assert settings() == before
     for watch in (forward, backward):
-        assert watch.seen
-        for _, *newer in watch.seen:
-            assert set(newer) <= {"ieee", "none"}
+        assert watch.settings == {before}
+        assert watch.types == {torch.float64}
+    assert settings() == before
+    assert value.dtype == torch.float32
     assert A.grad is not None
+    assert A.grad.dtype == torch.float32
 
 
 @pytest.mark.parametrize("choose", CHOICES)
-def test_the_choice_is_put_back_after_an_error(choose) -> None:
+@pytest.mark.parametrize("form", [*FORMS, "spread"])
+def test_a_solve_under_any_choice_is_that_of_float64(choose, form: str) -> None:
+    A, T, ridge = (leaf.detach() for leaf in leaves())
+
+    def solved(dtype: torch.dtype) -> torch.Tensor:
+        if form == "spread":
+            return spread(A.to(dtype), ridge.to(dtype))[0].float()
+        return ridge_solve(A, T, ridge, form=form, precision=dtype).weights[0]
+
+    expected = solved(torch.float64)
     choose()
-    before = settings()
-    with pytest.raises(ZeroDivisionError), exact_products():
-        _ = 1 / 0
-    assert settings() == before
+    assert torch.equal(solved(torch.float32), expected)
 
 
-def test_what_was_left_to_the_setting_above_still_follows_it() -> None:
-    chosen_for_all()
-    with exact_products():
-        assert settings()[1:] == ("ieee", "ieee")
-    torch.backends.fp32_precision = "ieee"
-    assert settings() == ("highest", "ieee", "ieee")
-
-
-def test_where_products_are_exact_nothing_is_touched() -> None:
+def test_where_products_are_exact_they_stay_in_float32() -> None:
     torch.set_float32_matmul_precision("highest")
-    before = settings()
-    with exact_products():
-        assert settings() == before
+    assert exact_type(torch.float32) == torch.float32
+    A, T, ridge = leaves()
+    with Watch() as watch:
+        ridge_solve(A, T, ridge)
+    assert watch.types == {torch.float32}

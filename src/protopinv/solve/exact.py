@@ -5,48 +5,18 @@ keep 11 or even 8 bits. A Gram matrix made that way is another one: its inverse 
 as many digits as the condition number has, and its estimated error says nothing of that.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import torch
 
-EXACT = "ieee"
 
+def exact_type(dtype: torch.dtype) -> torch.dtype:
+    """The type to solve in: float64 for float32 where the process may round that further.
 
-@contextmanager
-def exact_products() -> Iterator[None]:
-    """Float32 products in here are made in float32; the settings are put back afterwards.
-
-    They hold for the whole process, so for other threads too. Where they are exact already, this
-    is one question to torch.
+    The settings belong to all threads of the process, so they are read and never changed.
     """
+    if dtype != torch.float32:
+        return dtype
     try:
-        given: str | None = torch.get_float32_matmul_precision()
+        is_exact = torch.get_float32_matmul_precision() == "highest"
     except RuntimeError:  # torch refuses to answer once the newer settings say something else
-        given = None
-    if given == "highest":
-        yield
-        return
-    mkldnn: Any = torch.backends.mkldnn
-    settings = (torch.backends.cuda.matmul, mkldnn.matmul)
-    before = [setting.fp32_precision for setting in settings]
-    if given is not None:
-        torch.set_float32_matmul_precision("highest")
-    for setting in settings:
-        setting.fp32_precision = EXACT
-    try:
-        yield
-    finally:
-        if given is not None:
-            torch.set_float32_matmul_precision(given)
-        for setting, value in zip(settings, before, strict=True):
-            _put_back(setting, value)
-
-
-def _put_back(setting: Any, value: str) -> None:
-    """Leave the setting to what stands above it where that says the same."""
-    if setting.fp32_precision != value:
-        setting.fp32_precision = "none"
-    if setting.fp32_precision != value:
-        setting.fp32_precision = value
+        is_exact = False
+    return dtype if is_exact else torch.float64

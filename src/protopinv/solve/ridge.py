@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from protopinv.solve.dual import Dual
-from protopinv.solve.exact import exact_products
+from protopinv.solve.exact import exact_type
 from protopinv.solve.form import Form, Pulled
 from protopinv.solve.primal import Primal
 from protopinv.solve.svd import SVD
@@ -50,7 +50,6 @@ class LayerSolve:
     weights and gradients come in the type of the designs.
     """
 
-    @exact_products()
     def __init__(
         self,
         designs: Sequence[Float[Tensor, "*members p _"]],
@@ -61,7 +60,7 @@ class LayerSolve:
         precision: torch.dtype | None = None,
     ) -> None:
         self._given = designs[0].dtype
-        self._inside = precision or self._given
+        self._inside = exact_type(precision or self._given)
         forms = [choose_form(*A.shape[-2:]) if form == "auto" else form for A in designs]
         self._groups: list[tuple[list[int], Form]] = []
         solved: dict[int, Tensor] = {}
@@ -88,7 +87,6 @@ class LayerSolve:
         )
         self.duals = [duals.get(i) for i in order]
 
-    @exact_products()
     def pullbacks(self, gradients: Sequence[Tensor], *, with_ridge: bool) -> list[Pulled]:
         """From the gradient in W of every layer to those in A, T and the ridge."""
         pulled: dict[int, Pulled] = {}

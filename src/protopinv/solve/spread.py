@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from protopinv.solve.cholesky import factorise
-from protopinv.solve.exact import exact_products
+from protopinv.solve.exact import exact_type
 
 
 def spread(
@@ -29,9 +29,10 @@ class _Spread(torch.autograd.Function):
     """d log det K = tr(K^-1 dK), d log tr K = tr(dK) / tr(K)."""
 
     @staticmethod
-    @exact_products()
     def forward(ctx: Any, A: Tensor, ridge: Tensor, form: str) -> tuple[Tensor, Tensor]:
-        ctx.wide = A.shape[-2] <= A.shape[-1]
+        ctx.wide, ctx.given = A.shape[-2] <= A.shape[-1], A.dtype
+        inside = exact_type(A.dtype)
+        A, ridge = A.to(inside), ridge.to(inside)
         K = A @ A.mT if ctx.wide else A.mT @ A
         diagonal = K.diagonal(dim1=-2, dim2=-1)
         diagonal.add_(ridge[..., None])
@@ -39,18 +40,19 @@ class _Spread(torch.autograd.Function):
         inverse, log_determinant, error = found
         ctx.save_for_backward(A, inverse, diagonal.sum(-1))
         ctx.mark_non_differentiable(error)
-        return diagonal.mean(-1).log() - log_determinant / K.shape[-1], error
+        value = diagonal.mean(-1).log() - log_determinant / K.shape[-1]
+        return value.to(ctx.given), error.to(ctx.given)
 
     @staticmethod
     @once_differentiable
-    @exact_products()
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None]:
         A, inverse, trace = ctx.saved_tensors
+        gradient = gradient.to(A.dtype)
         dK = inverse * (-gradient / inverse.shape[-1])[..., None, None]
         diagonal = dK.diagonal(dim1=-2, dim2=-1)
         diagonal.add_((gradient / trace)[..., None])
         dA = 2 * (dK @ A if ctx.wide else A @ dK)
-        return dA, diagonal.sum(-1), None
+        return dA.to(ctx.given), diagonal.sum(-1).to(ctx.given), None
 
 
 def _by_singular_values(A: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor, Tensor]:
