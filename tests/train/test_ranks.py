@@ -125,6 +125,81 @@ def test_two_and_four_ranks_train_the_bank_of_one(folder: Path, tmp_path: Path) 
             np.testing.assert_allclose(found[name], numbers, rtol=0, atol=tolerance, err_msg=name)
 
 
+# Three ranks in which one thing after another differs; all are refused alike, so the job goes on.
+DIFFERING = """
+import os, socket, sys, warnings
+import numpy as np
+import pyarrow.parquet
+from protopinv import ArrayRows, ProtoPINVClassifier, open_rows
+from protopinv.errors import RankError
+warnings.simplefilter("ignore")
+folder, other, out = sys.argv[1:4]
+with socket.create_server(("localhost", 0)) as free:
+    port = str(free.getsockname()[1])
+for number in range(3):
+    if os.fork() == 0:
+        os.environ |= dict(RANK=str(number), WORLD_SIZE="3", MASTER_ADDR="localhost",
+                           MASTER_PORT=port)
+        break
+else:
+    assert all(os.wait()[1] == 0 for _ in range(3))
+    sys.exit()
+small = dict(n_prototypes=10, hidden_sizes=8, max_epochs=3, random_state=3, device="cpu",
+             early_stopping=False)
+X = np.random.default_rng(0).standard_normal((400, 3))
+y = (X[:, 0] > 0).astype(int)
+files = open_rows(folder, "y", memory=0)
+last = number == 2
+
+
+def fit(name, rows=files, saving={}, **changed):
+    try:
+        ProtoPINVClassifier(**{**small, **changed}).fit(rows, **saving)
+        said = "trained"
+    except RankError as error:
+        said = str(error)
+    with open(f"{out}/{name}-{number}", "w") as file:
+        file.write(said)
+
+
+fit("epochs", max_epochs=4 if last else 3)
+fit("sizes", hidden_sizes=[9] if number else 8)
+fit("resume", saving=dict(checkpoint=out + "/run", resume=number == 0))
+fit("labels", open_rows(other if last else folder, "y", memory=0))
+fit("arrays", ArrayRows(X, 1 - y if last else y, memory=0))
+fit("none", verbose=int(last))
+"""
+
+
+def test_ranks_that_differ_in_rows_or_parameters_all_say_so_before_training(
+    folder: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    first = sorted(other.iterdir())[0]
+    table = pq.read_table(first)
+    flipped = table.set_column(
+        table.column_names.index("y"), "y", pa.array(1 - table["y"].to_numpy())
+    )
+    pq.write_table(flipped, first, row_group_size=350)
+    program = tmp_path / "program.py"
+    program.write_text(DIFFERING)
+    done = run([sys.executable, str(program), str(folder), str(other), str(tmp_path)])
+    assert done.returncode == 0, done.stderr
+
+    def said(name: str) -> str:
+        texts = {(tmp_path / f"{name}-{number}").read_text() for number in range(3)}
+        assert len(texts) == 1
+        return texts.pop()
+
+    assert "max_epochs is 3 on rank 0 and 4 on rank 2." in said("epochs")
+    assert "hidden_sizes is 8 on rank 0 and [9] on rank 1, 2." in said("sizes")
+    assert "resume is True on rank 0 and False on rank 1, 2." in said("resume")
+    assert re.search(r"rows\..* is .* on rank 0 and .* on rank 2", said("labels"))
+    assert re.search(r"rows\..* is .* on rank 0 and .* on rank 2", said("arrays"))
+    assert said("none") == "trained"
+
+
 def test_a_job_on_the_command_line_writes_one_model_and_every_rank_tells_how_far_it_is(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -184,9 +259,7 @@ def test_a_killed_rank_ends_the_job_with_one_message_and_a_restart_goes_on(
         time.sleep(0.01)
     assert path.exists()
     os.kill(_ranks_of(started.pid)[1], signal.SIGKILL)
-    killed = time.monotonic()
     _, errors = started.communicate(timeout=60)
-    assert time.monotonic() - killed < 30
     assert started.returncode != 0
     said = [line for line in errors.splitlines() if line.startswith("error: ")]
     assert len(said) == 1

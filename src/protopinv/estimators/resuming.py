@@ -7,15 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from protopinv.errors import ConfigError
 from protopinv.estimators.door import Checked
 from protopinv.objective import Objective
 from protopinv.plain import plain
+from protopinv.shards import RowSource
 from protopinv.shards.arrays import digest
+from protopinv.shards.source import Wanted
 from protopinv.train.checkpoint import Checkpoints, Every
 from protopinv.train.config import TrainConfig
 from protopinv.train.ranks import Ranks
+
+# Ranks compare the first targets of so many blocks, which lie evenly among all.
+SOME_BLOCKS = 16
+SOME_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,26 @@ def array_fingerprint(checked: Checked) -> dict[str, Any]:
         "features": int(checked.X.shape[1]),
         "numbers": digest(*(np.ascontiguousarray(part).tobytes() for part in parts)),
     }
+
+
+def rows_fingerprint(source: RowSource) -> dict[str, Any]:
+    """What tells the rows of a source from others, with targets from some of its blocks."""
+    places = np.unique(np.linspace(0, len(source.blocks) - 1, SOME_BLOCKS).astype(np.int64))
+    wanted = Wanted(SOME_ROWS, features=False)
+    pieces = (next(source.read(source.blocks[place], wanted)) for place in places.tolist())
+    targets = digest(*(np.asarray(piece.y)[:SOME_ROWS].astype(str).tobytes() for piece in pieces))
+    return {**source.fingerprint(), "targets in some blocks": targets}
+
+
+def alike(estimator: BaseEstimator, saving: Saving) -> dict[str, Any]:
+    """Parameters in which all ranks of a job must agree, under the names users know."""
+    own = {
+        name: plain(value)
+        for name, value in estimator.get_params(deep=False).items()
+        if name not in ("device", "verbose") and not isinstance(value, np.random.RandomState)
+    }
+    every = None if saving.path is None else saving.every
+    return {**own, "checkpoint_every": every, "resume": saving.resume}
 
 
 def fingerprint(

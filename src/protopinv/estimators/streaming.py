@@ -15,7 +15,7 @@ from protopinv.estimators.checks import memory_named, resolve_device
 from protopinv.estimators.door import with_image_shape
 from protopinv.estimators.fitting import ProtoPINV, with_fast_rows
 from protopinv.estimators.parameters import as_estimator
-from protopinv.estimators.resuming import Saving, fingerprint, is_resumed
+from protopinv.estimators.resuming import Saving, alike, fingerprint, is_resumed, rows_fingerprint
 from protopinv.estimators.streams import as_source, matched
 from protopinv.kernels.bfloat16 import fast_bfloat16
 from protopinv.objective import Objective
@@ -63,6 +63,8 @@ class Streaming(ProtoPINV):
         framed, source = source, cached(source)
         device = local_device(resolve_device(self.device))
         ranks = join(device)
+        if ranks.size > 1:
+            ranks.require_alike({**alike(self, saving), "rows": rows_fingerprint(source)})
         checkpoints, seed = saving.checkpoints(
             ranks, self._seed(), is_given=self.random_state is not None
         )

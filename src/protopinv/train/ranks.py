@@ -7,7 +7,7 @@ is alone pays nothing.
 import atexit
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from protopinv.errors import RankError
+from protopinv.plain import differences, shortened
 from protopinv.shards import Block
 
 Thing = TypeVar("Thing")
@@ -78,6 +79,24 @@ class Ranks:
         with _named():
             dist.all_gather_object(found, thing)
         return found
+
+    def require_alike(self, brought: Mapping[str, Any]) -> None:
+        """Raise RankError, on every rank, unless all of them bring the same rows and parameters."""
+        first, *others = self.gather(brought)
+        found: dict[str, tuple[Any, dict[int, Any]]] = {}
+        for number, theirs in enumerate(others, start=1):
+            for name, here, there in differences(first, theirs):
+                found.setdefault(name, (here, {}))[1][number] = there
+        if not found:
+            return
+        name, (here, there) = next(iter(found.items()))
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise RankError(
+            f"All ranks must train on the same rows with the same parameters. {name} is "
+            f"{shortened(here)} on rank 0 and {shortened(next(iter(there.values())))} on rank "
+            f"{', '.join(map(str, there))}{more}. Start all ranks with one command, on copies of "
+            "the same data."
+        )
 
     def require_same(self, tensors: Sequence[Tensor]) -> None:
         """Raise RankError unless all ranks hold the same numbers, bit for bit."""
