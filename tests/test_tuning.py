@@ -359,3 +359,51 @@ def test_the_command_saves_the_winner(blobs, tmp_path: Path) -> None:
     model = load(tmp_path / "m.safetensors")
     assert model.get_params()["lr"] == answer["lr"]
     assert model.feature_names_in_.tolist() == [f"f{i}" for i in range(5)]
+
+
+def test_rows_of_hardly_any_weight_do_not_count_in_scores(blobs) -> None:
+    X, y = blobs
+    wrong = np.arange(len(y)) % 2 == 1
+    targets = np.where(wrong, (y + 1) % 3, y)
+    weight = np.where(wrong, 1e-9, 1.0)
+    for early_stopping in (True, "cross"):
+        base = ProtoPINVClassifier(max_epochs=30, device="cpu", early_stopping=early_stopping)
+        chosen = {"n_trials": 3, "estimator": base, "space": small_space}
+        found = tune(X, targets, weight, **chosen)
+        assert found.score > 0.95
+        assert found.model.score(X, y) > 0.95
+        assert tune(X, targets, **chosen).score < 0.7
+
+
+def test_weights_belong_to_a_study(blobs, tmp_path: Path) -> None:
+    X, y = blobs
+    chosen = {"study_file": tmp_path / "s.log", "estimator": SHORT, "space": small_space}
+    tune(X, y, np.ones(90), n_trials=1, **chosen)
+    with pytest.raises(DataFileError, match="has other rows"):
+        tune(X, y, np.arange(90) + 1.0, n_trials=2, **chosen)
+
+
+@pytest.mark.parametrize("widths", [16, (9,), (9, 8, 7)])
+def test_what_is_fixed_is_not_searched(blobs, tmp_path: Path, widths: Any) -> None:
+    X, y = blobs
+    base = ProtoPINVClassifier(
+        hidden_sizes=widths, lr=0.03, activation="gelu", max_epochs=5, device="cpu"
+    )
+    fixed = ["hidden_sizes", "lr", "max_epochs"]
+    chosen = {"n_trials": 2, "estimator": base, "study_file": tmp_path / "s.log"}
+    found = tune(X, y, fixed=fixed, **chosen)
+    assert not {*fixed} & {*found.parameters}
+    model = found.model.get_params()
+    assert (model["hidden_sizes"], model["lr"], model["max_epochs"]) == (widths, 0.03, 5)
+    assert len(found.model.config_.ridges) == np.size(widths) + 1
+    with pytest.raises(DataFileError, match="has another space"):
+        tune(X, y, fixed=fixed[1:], **chosen)
+    with pytest.raises(ConfigError, match="fixed must name parameters"):
+        tune(X, y, fixed=["width"], estimator=base)
+
+
+def test_a_ridge_for_each_layer_fixes_their_number(blobs) -> None:
+    X, y = blobs
+    base = ProtoPINVClassifier(ridge=(1.0, 2.0, 3.0), max_epochs=5, device="cpu")
+    found = tune(X, y, n_trials=2, estimator=base, fixed=["ridge", "max_epochs"])
+    assert len(found.model.config_.widths) == 2

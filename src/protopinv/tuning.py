@@ -1,7 +1,7 @@
 """Search hyperparameters with Optuna: pruned trials, resumable, and a model at the end."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,21 +95,24 @@ Space = Callable[[Any, int], dict[str, Any]]
 def tune(
     X: Any,
     y: Any,
+    sample_weight: Any = None,
     *,
     n_trials: int = 50,
     timeout: float | None = None,
     study_file: str | Path | None = None,
     estimator: Estimator | None = None,
     space: Space = default_space,
+    fixed: Sequence[str] = (),
     random_state: int | None = 0,
     verbose: int = 0,
 ) -> Tuned:
     """Find hyperparameters for these rows, and train a model with them on all rows.
 
     ``estimator`` gives what the space leaves alone (device, projection, a stem), and its type says
-    what is searched for; by default it is a ProtoPINVClassifier. With a
-    ``study_file`` a search that was stopped goes on: ``n_trials`` counts those of earlier calls.
-    It goes on with the same rows, target, task and space only.
+    what is searched for; by default it is a ProtoPINVClassifier. Parameters in ``fixed`` stay as
+    the estimator has them, also where the space has them. ``sample_weight`` counts in training and
+    in scores. With a ``study_file`` a search that was stopped goes on: ``n_trials`` counts those of
+    earlier calls. It goes on with the same rows, target, task and space only.
     ``random_state`` is the seed of trials, splits and models. Ctrl-C ends the search and trains the
     best so far.
 
@@ -126,10 +129,13 @@ def tune(
     by_folds = is_auto(base.early_stopping) and _folds_serve(base, targets)
     if is_auto(base.early_stopping):
         base.set_params(early_stopping="cross" if by_folds else False)
-    objective = _Objective(optuna, base, rows, targets, space, random_state)
+    weights = None if sample_weight is None else np.asarray(sample_weight)
+    searched = _Searched(space, base, fixed)
+    objective = _Objective(optuna, base, rows, targets, weights, searched, random_state)
     journal = None if study_file is None else Journal(Path(study_file))
+    fingerprint = _fingerprint(base, rows, targets, weights, searched)
     with _quiet(optuna), _told_by(journal):
-        study = _study(optuna, journal, random_state, _fingerprint(base, rows, targets, space))
+        study = _study(optuna, journal, random_state, fingerprint)
         with _shown(n_trials, enabled=bool(verbose)) as show:
             interrupted = _search(study, objective, n_trials, timeout, show)
     done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
@@ -138,7 +144,7 @@ def tune(
             "A search needs a trial that was finished. None was. Give it more trials or time."
         )
     parameters = study.best_trial.user_attrs["parameters"]
-    model = _with(base, parameters, random_state).fit(X, y)
+    model = _with(base, parameters, random_state).fit(X, y, sample_weight)
     pruned = sum(t.state == optuna.trial.TrialState.PRUNED for t in study.trials)
     interrupted = interrupted or model.history_.ending == "interrupted"
     best = float(study.best_value)
@@ -189,9 +195,13 @@ def _study(
     return study
 
 
-def _fingerprint(base: Estimator, X: Any, y: Any, space: Space) -> dict[str, str]:
+def _fingerprint(
+    base: Estimator, X: Any, y: Any, weights: Any, searched: "_Searched"
+) -> dict[str, str]:
     """What tells this search from others: its scores mean nothing for those."""
     columns = frame_columns(X) if is_frame(X) else {"": X}
+    if weights is not None:
+        columns = {**columns, "sample_weight of rows": weights}
     parts = (part for name, column in columns.items() for part in (name.encode(), _bytes(column)))
     parameters = {
         name: repr(value)
@@ -203,7 +213,7 @@ def _fingerprint(base: Estimator, X: Any, y: Any, space: Space) -> dict[str, str
         "rows": digest(*parts),
         "target": digest(_bytes(y)),
         "task": kind if isinstance(base, ProtoPINVClassifier) else "numbers",
-        "space": f"{space.__module__}.{getattr(space, '__qualname__', type(space).__name__)}",
+        "space": searched.name,
         "parameters": digest(repr(sorted(parameters.items())).encode()),
     }
 
@@ -266,6 +276,44 @@ def _search(
     return True
 
 
+class _Searched:
+    """A space without the parameters that are fixed; the others fit to these."""
+
+    def __init__(self, space: Space, base: Estimator, fixed: Sequence[str]) -> None:
+        unknown = [name for name in fixed if name not in base.get_params()]
+        if unknown:
+            raise ConfigError(
+                f"fixed must name parameters of the estimator. Got {unknown[0]!r}. Remove it."
+            )
+        self._space = space
+        self._fixed = {name: base.get_params()[name] for name in sorted(fixed)}
+
+    @property
+    def name(self) -> str:
+        """The space by where it is defined, and what it leaves out."""
+        space = self._space
+        defined = f"{space.__module__}.{getattr(space, '__qualname__', type(space).__name__)}"
+        return " without ".join([defined, *self._fixed])
+
+    def __call__(self, trial: Any, n_rows: int) -> dict[str, Any]:
+        """The parameters of one trial."""
+        chosen, fixed = self._space(trial, n_rows), self._fixed
+        widths, ridge = fixed.get("hidden_sizes", ()), fixed.get("ridge", ())
+        if np.size(widths) and "ridge" in chosen:
+            chosen["ridge"] = _one_a_layer(chosen["ridge"], 1 + np.size(widths))
+        if np.size(ridge) > 1 and "hidden_sizes" in chosen:
+            chosen["hidden_sizes"] = _one_a_layer(chosen["hidden_sizes"], np.size(ridge) - 1)
+        return {name: value for name, value in chosen.items() if name not in fixed}
+
+
+def _one_a_layer(values: Any, layers: int) -> Any:
+    """Values for so many layers: the first and the last stay, the second is repeated between."""
+    if np.ndim(values) == 0:
+        return values
+    inner = values[min(1, len(values) - 1)]
+    return (values[0], *[inner] * (layers - 2), values[-1])[:layers]
+
+
 class _Objective:
     """The score of a trial on rows it was not trained on."""
 
@@ -275,12 +323,13 @@ class _Objective:
         base: Estimator,
         X: Any,
         y: Any,
+        weights: Any,
         space: Space,
         seed: int | None,
     ) -> None:
         self._optuna = optuna
         self._base = base
-        self._X, self._y = X, y
+        self._X, self._y, self._weights = X, y, weights
         self._space = space
         self._seed = seed
         self._has_classes = _has_classes(base, y)
@@ -297,7 +346,7 @@ class _Objective:
 
     def _score_of_folds(self, trial: Any, model: Estimator) -> float:
         """What the folds say on average at the epoch that they chose."""
-        self._fit(model, self._X, self._y, self._watch(trial, THE_FOLDS))
+        self._fit(model, slice(None), self._watch(trial, THE_FOLDS))
         score = model.history_.kept_score
         if score is None:
             raise TrainingError("A trial needs an epoch at its end. This one has none.")
@@ -307,12 +356,15 @@ class _Objective:
         train, test = _split(self._y, self._seed, is_classes=self._has_classes)
         if model.early_stopping is False:  # otherwise it holds out rows of its own
             model.set_params(validation_fraction=0.1)
-        seen, unseen = _safe_indexing(self._X, train), _safe_indexing(self._X, test)
-        self._fit(model, seen, self._y[train], self._watch(trial))
-        return _score(model, unseen, self._y[test])
+        self._fit(model, train, self._watch(trial))
+        return _score(model, *self._rows(test))
 
-    def _fit(self, model: Estimator, X: Any, y: Any, observer: Observer) -> None:
-        model.fit(X, y, observer=observer)
+    def _rows(self, chosen: Any) -> tuple[Any, Any, Any]:
+        weights = None if self._weights is None else self._weights[chosen]
+        return _safe_indexing(self._X, chosen), self._y[chosen], weights
+
+    def _fit(self, model: Estimator, chosen: Any, observer: Observer) -> None:
+        model.fit(*self._rows(chosen), observer=observer)
         if model.history_.ending == "interrupted":
             raise KeyboardInterrupt
 
@@ -337,11 +389,12 @@ def _has_classes(base: Estimator, y: Any) -> bool:
     return isinstance(base, ProtoPINVClassifier) and y.ndim == 1
 
 
-def _score(model: Estimator, X: Any, y: Any) -> float:
+def _score(model: Estimator, X: Any, y: Any, weights: Any) -> float:
     """What the validation score of a training is too."""
     if isinstance(model, ProtoPINVClassifier) and y.ndim == 2:
-        return float((model.predict(X) == y).mean())  # the share of labels, not of whole rows
-    return float(model.score(X, y))
+        right = (model.predict(X) == y).mean(axis=1)  # the share of labels, not of whole rows
+        return float(np.average(right, weights=weights))
+    return float(model.score(X, y, weights))
 
 
 def _folds_serve(base: Estimator, y: Any) -> bool:

@@ -61,7 +61,7 @@ def test_tune_has_a_configuration_too(folder: Path, tmp_path: Path) -> None:
     saved = tmp_path / "saved.toml"
     result = run(*command, "--save-config", saved)
     assert result.returncode == ExitCode.USAGE
-    assert "n_trials must be 1 or more. Got 0." in result.stderr.splitlines()[-1]
+    assert "--trials must be 1 or more. Got 0." in result.stderr.splitlines()[-1]
     assert tomllib.loads(saved.read_text())["trials"] == 0
 
 

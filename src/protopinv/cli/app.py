@@ -19,6 +19,7 @@ from protopinv.cli.predict import predict
 from protopinv.cli.report import report
 from protopinv.cli.train import train
 from protopinv.cli.tune import tune
+from protopinv.cli.wording import as_options
 from protopinv.errors import ProtoPINVError
 
 app = typer.Typer(
@@ -64,9 +65,9 @@ def run(commands: typer.Typer) -> None:
         code = exit_code(error)
         if code is None:
             raise
-        print(f"error: {one_line(error)}", file=sys.stderr)
+        print(f"error: {as_options(one_line(error))}", file=sys.stderr)
         sys.exit(code)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"warning: {one_line(message)}", file=sys.stderr)
+    print(f"warning: {as_options(one_line(message))}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Options shared by commands; the hyperparameters are read off TrainConfig, not written again."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -51,6 +51,17 @@ Encoding = Annotated[
     str | None,
     typer.Option(help="How a CSV file is encoded, such as cp1252. Default: UTF-8 if it can be."),
 ]
+WithExamples = Annotated[
+    bool,
+    typer.Option(
+        "--with-examples",
+        help="Store up to 32 training rows in the model file, to check a loaded model on.",
+    ),
+]
+Verbose = Annotated[
+    bool | None,
+    typer.Option("--verbose/--quiet", help="Show progress; default: in a terminal."),
+]
 Output = Annotated[Path, typer.Option("--output", "-o", help="The model file.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
@@ -79,6 +90,11 @@ def with_hyperparameters(command: Callable[..., None]) -> Callable[..., None]:
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
+
+
+def listed(options: Sequence[str] | None) -> list[str]:
+    """Names given with commas, or by an option that is repeated."""
+    return [part.strip() for each in options or () for part in each.split(",") if part.strip()]
 
 
 def parse_hyperparameters(options: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,10 @@ from protopinv.cli.options import (
     Separator,
     Target,
     TrainData,
+    Verbose,
     Weight,
+    WithExamples,
+    listed,
     parse_hyperparameters,
     with_hyperparameters,
 )
@@ -53,19 +56,10 @@ def train(
     separator: Separator = None,
     encoding: Encoding = None,
     output: Output = Path("model.safetensors"),
-    with_examples: Annotated[
-        bool,
-        typer.Option(
-            "--with-examples",
-            help="Store up to 32 training rows in the model file, to check a loaded model on.",
-        ),
-    ] = False,
+    with_examples: WithExamples = False,
     device: Device = "auto",
     seed: Seed = 0,
-    verbose: Annotated[
-        bool | None,
-        typer.Option("--verbose/--quiet", help="Show progress; default: in a terminal."),
-    ] = None,
+    verbose: Verbose = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="A file for all that training needs to go on, written now and then."),
@@ -117,7 +111,7 @@ def train(
     }
     written = as_written(separator, encoding)
     source = _source(data, target, drop or (), weight, written)
-    names = [part.strip() for each in categorical or () for part in each.split(",")]
+    names = listed(categorical)
     rows = None
     if source is None:
         rows = load_data(
@@ -219,9 +213,8 @@ def _source(
             f"A table needs a target column. None was given for {data}. Use --target COLUMN."
         )
     names = [part.strip() for part in target.split(",") if part.strip()]
-    dropped = [part.strip() for each in drop for part in each.split(",") if part.strip()]
     how: dict[str, Any] = {"separator": written.separator, "encoding": written.encoding}
-    return open_rows(path, names, weight=weight, drop=dropped, **how)
+    return open_rows(path, names, weight=weight, drop=listed(drop), **how)
 
 
 def _first_targets(source: "RowSource | None") -> "Dataset":
