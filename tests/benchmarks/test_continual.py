@@ -84,7 +84,7 @@ def test_the_peer_loses_nothing_over_stages(images: Task) -> None:
 
 def test_a_part_must_be_known() -> None:
     with pytest.raises(
-        ConfigError, match=r"one of classes, rows, domains, drift, drift-river, tried"
+        ConfigError, match=r"one of classes, defaults, rows, domains, drift, drift-river, tried"
     ):
         ContinualPlan("all of it")
 
@@ -102,3 +102,9 @@ def test_the_page_has_a_section_and_a_figure_for_every_part(images: Task, tmp_pa
     assert set(figures) == {"continual-classes.svg", "continual-drift.svg"}
     for part, title in TITLES.items():
         assert (f"## {title}" in text) == (part in ("classes", "drift"))
+
+
+def test_tables_need_their_wheels() -> None:
+    plan = ContinualPlan("defaults", ("satimage",), seeds=1)
+    with pytest.raises(ConfigError, match="Use --wheels"):
+        measure_continual(plan, device="cpu", folder=Path("nowhere"))
