@@ -70,6 +70,9 @@ def _of_table(load: Callable[[], Any], quick: bool, seed: int) -> Sequel:
         np.arange(len(table.y)), test_size=HELD_OUT, random_state=seed, stratify=table.y
     )
     train = train[:1_000] if quick else train
-    parts = (Rows(table.X[each], table.y[each]) for each in (train, test))
     labels = np.random.default_rng(seed).permutation(np.unique(table.y))
-    return by_labels(*parts, [labels[i : i + 2] for i in range(0, len(labels), 2)])
+    return by_labels(
+        Rows(table.X[train], table.y[train]),
+        Rows(table.X[test], table.y[test]),
+        [labels[i : i + 2] for i in range(0, len(labels), 2)],
+    )

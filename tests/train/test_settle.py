@@ -2,11 +2,16 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from scipy.sparse import csr_matrix
 
-from protopinv import ProtoPINVClassifier
+from protopinv import ProtoPINVClassifier, open_rows
 from protopinv.errors import ConfigError
 from protopinv.train.config import AUTO, FIELDS, TrainConfig, offered_default
 from protopinv.train.settle import (
@@ -21,6 +26,7 @@ from protopinv.train.settle import (
     candidates,
     settle,
 )
+from protopinv.train.source import have_one_unit
 
 OFFERED = {name: offered_default(name) for name in FIELDS}
 LEFT_OPEN = [
@@ -165,6 +171,48 @@ def test_very_wide_rows_are_projected(rows: int, columns: int, projected: bool):
     expected = ("pca", "feature", False) if projected else ("none", "squash", True)
     assert (found.projection, found.scaling, found.learn_scale) == expected
     assert found.n_components == COMPONENTS
+
+
+def pixels(n: int, d: int = 400) -> np.ndarray:
+    """Blots on a dark ground; some columns never vary, and some hardly do."""
+    rng = np.random.default_rng(0)
+    X = (rng.random((n, d)) ** 3 * rng.integers(0, 2, (n, d)) * 255).astype(np.uint8)
+    X[:, ::9] = 0
+    X[:, 1::9] //= 100
+    return X
+
+
+def test_columns_of_one_unit_are_pixels_and_no_answers():
+    X = pixels(300)
+    assert have_one_unit(X)
+    assert have_one_unit(X / 255 - 0.5)
+    assert not have_one_unit(X[:, :FEW_COLUMNS])
+    assert not have_one_unit(X > 0)  # yes and no
+    assert not have_one_unit(X * np.linspace(1, 9, 400))
+    assert not have_one_unit(np.zeros((9, 400)))
+    assert not have_one_unit(np.random.default_rng(0).normal(size=(300, 400)))
+
+
+def test_columns_of_one_unit_have_one_scale_however_they_come(tmp_path: Path):
+    X, y = pixels(900), np.arange(900) % 2
+    config = settle(OFFERED, DataShape(900, 400, 2, one_unit=True))
+    assert (config.scaling, config.projection, config.learn_scale) == ("global", "pca", False)
+    asked = settle({**OFFERED, "scaling": "feature"}, DataShape(900, 400, 2, one_unit=True))
+    assert asked.scaling == "feature"
+    model = ProtoPINVClassifier(max_epochs=1, n_prototypes=4, hidden_sizes=4, effort="quick")
+    names = [f"pixel {i}" for i in range(400)]
+    table = pa.table(dict(zip(names, X.T.copy(), strict=True))).append_column("y", pa.array(y))
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=100)
+    rows = (
+        (X, y),
+        (pd.DataFrame(X, columns=names), y),
+        (csr_matrix(X), y),
+        (open_rows(tmp_path / "rows.parquet", "y"), None),
+        (open_rows(tmp_path / "rows.parquet", "y", memory=0, cache=None), None),
+    )
+    for each in rows:
+        model.fit(*each)
+        assert (model.config_.scaling, model.config_.projection) == ("global", "pca")
 
 
 def test_estimators_leave_wide_rows_as_they_are():

@@ -5,9 +5,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protopinv.callbacks import Callbacks, TrainingStart
 from protopinv.errors import ConfigError
@@ -20,14 +22,19 @@ from protopinv.estimators.streams import as_source, matched
 from protopinv.kernels.bfloat16 import fast_bfloat16
 from protopinv.objective import Objective
 from protopinv.shards import RowSource, cached
+from protopinv.shards.source import Wanted
 from protopinv.train.model import Training
 from protopinv.train.prepare_stream import prepare_stream, surveyed
 from protopinv.train.progress import progress
 from protopinv.train.ranks import join, local_device
-from protopinv.train.settle import DataShape, candidates, settle
+from protopinv.train.settle import FEW_COLUMNS, DataShape, candidates, settle
+from protopinv.train.source import UNIT_ROWS, have_one_unit
 from protopinv.train.summary import Summary
 from protopinv.train.survey import Survey
 from protopinv.train.threads import one_thread, threads_for
+
+# Blocks of a source that show what its columns are like.
+SHOWN_BLOCKS = 8
 
 
 @as_estimator
@@ -71,7 +78,12 @@ class Streaming(ProtoPINV):
         fast = fast_bfloat16(device)
         # nothing that is asked before the survey depends on the number of classes
         shape = DataShape(
-            source.n_rows, source.n_features, 2, fast_bfloat16=fast, on_gpu=device.type == "cuda"
+            source.n_rows,
+            source.n_features,
+            2,
+            fast_bfloat16=fast,
+            on_gpu=device.type == "cuda",
+            one_unit=source.n_features > FEW_COLUMNS and have_one_unit(_some_rows(source)),
         )
         first = settle(given, shape)
         # files are decoded beside it, which takes a thread of its own
@@ -148,3 +160,11 @@ class Streaming(ProtoPINV):
         if source.names is not None:
             learned["feature_names_in_"] = np.array(source.names, dtype=object)
         self._learn(learned)
+
+
+def _some_rows(source: RowSource) -> NDArray[Any]:
+    """Rows from all over a source, as files may be sorted."""
+    blocks = source.blocks[:: max(1, len(source.blocks) // SHOWN_BLOCKS)]
+    wanted = Wanted(max(1, UNIT_ROWS // len(blocks)))
+    starts = (islice(source.read(block, wanted), 1) for block in blocks)
+    return np.concatenate([piece.X for start in starts for piece in start])

@@ -19,7 +19,8 @@ Values = Mapping[str, Any]
 class DataShape:
     """What the rules look at.
 
-    ``n_groups`` counts the kinds of rows that prototypes must speak for: classes, or 1.
+    ``n_groups`` counts the kinds of rows that prototypes must speak for: classes, or 1. The columns
+    have ``one_unit`` if there are many and most span the same range, as those of pixels do.
     """
 
     n_rows: int
@@ -27,6 +28,7 @@ class DataShape:
     n_groups: int
     fast_bfloat16: bool = False
     on_gpu: bool = False
+    one_unit: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ def _effort(values: Values) -> Budget:
 def _is_table(values: Values, shape: DataShape) -> bool:
     """Whether columns have a meaning of their own, so that the network should see them as such."""
     d = shape.n_features
-    if values["image_shape"] is not None or d > MOST_COLUMNS:
+    if values["image_shape"] is not None or shape.one_unit or d > MOST_COLUMNS:
         return False
     return d <= FEW_COLUMNS or (d <= shape.n_rows and not _is_projected(values, shape))
 
@@ -208,8 +210,8 @@ def _ridge(values: Values, _: DataShape, kind: Kind) -> float:
 
 
 def _scaling(values: Values, shape: DataShape, _: Kind) -> str:
-    if values["image_shape"] is not None:
-        return "global"  # pixels have one unit
+    if values["image_shape"] is not None or shape.one_unit:
+        return "global"
     return "squash" if _is_table(values, shape) else "feature"
 
 

@@ -14,7 +14,7 @@ from protopinv.features import Distortion, FeatureMap, Front, Stem
 from protopinv.kernels.bfloat16 import fast_bfloat16
 from protopinv.objective import Objective
 from protopinv.train.rows import Rows
-from protopinv.train.settle import DataShape
+from protopinv.train.settle import FEW_COLUMNS, DataShape
 
 # Rows are converted to float64 a piece at a time, about this many numbers; larger pieces are not
 # faster, and leave memory behind.
@@ -22,6 +22,8 @@ PIECE_NUMBERS = 2**18
 GPU_PIECE_NUMBERS = 2**23
 # All rows are moved to a GPU, once for a training, if they take at most this share of its memory.
 MOST_OF_FREE = 0.25
+# Columns have one unit if half of those that vary span nearly the range of all together.
+UNIT_ROWS, UNIT_COLUMNS, UNIT_RANGE = 2_000, 0.5, 0.9
 # Pieces for the maps of a stem.
 STEM_NUMBERS = 2**21
 GPU_STEM_NUMBERS = 2**28
@@ -62,6 +64,7 @@ class Source:
             self.objective.n_groups,
             fast_bfloat16=fast_bfloat16(device),
             on_gpu=device.type == "cuda",
+            one_unit=have_one_unit(self.X),
         )
 
     @property
@@ -142,6 +145,23 @@ class Source:
         if self.moved is None:
             return torch.from_numpy(self.X[numbers]).to(device)
         return self.moved[torch.from_numpy(numbers).to(device)]
+
+
+def have_one_unit(X: NDArray[Any]) -> bool:
+    """Whether columns are many and most span one range, as pixels do, by some of the rows.
+
+    Then one scale for all of them keeps what varies little small: pixels at the edge are mostly
+    noise. Columns of 0 and 1 alone are answers to different questions, and have no unit.
+    """
+    if X.shape[1] <= FEW_COLUMNS:
+        return False
+    some = X[:: max(1, len(X) // UNIT_ROWS)].astype(np.float64)
+    low, high = some.min(0), some.max(0)
+    least, most = low.min(), high.max()
+    near = (1 - UNIT_RANGE) * (most - least)
+    spans = (low <= least + near) & (high >= most - near)
+    has_more = ((some > low) & (some < high)).any(0)
+    return bool((spans & has_more).sum() >= UNIT_COLUMNS * max(1, (high > low).sum()))
 
 
 def moved_to(device: torch.device, X: NDArray[Any]) -> Tensor | None:
