@@ -281,6 +281,49 @@ def kills(
 
 
 @app.command()
+def interrupts(
+    times: Annotated[int, typer.Option(help="How often each effort is interrupted.")] = 20,
+    seed: Annotated[int, typer.Option(help="Of the moments.")] = 0,
+    quick: Quick = False,
+    records: Folder = Path("records"),
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ctrl-C at random moments of a training: how soon it ends, and whether a model survives."""
+    from benchmarks.scale.interrupts import InterruptPlan, interrupts_table, measure_interrupts
+
+    plan = InterruptPlan(2, 2_000, 5, seed, quick) if quick else InterruptPlan(times, seed=seed)
+    record = measure_interrupts(plan, folder=records, fresh=fresh, say=say)
+    _tell(record, interrupts_table, as_json=as_json)
+
+
+@app.command()
+def against(
+    before: Annotated[Path, typer.Argument(help="The folder src of an older checkout.")],
+    tasks: Annotated[str, typer.Option(help="Some tasks only, with commas; 'all'.")] = "all",
+    repeats: Annotated[int, typer.Option(help="Turns of which the median is taken.")] = 7,
+    records: Folder = Path("records"),
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Is anything slower than it was? This code and an older one take turns.
+
+    Leave the machine alone meanwhile.
+    """
+    from benchmarks.against.study import TASKS, against_table, measure_against
+
+    record = measure_against(
+        before.resolve(),
+        tasks=TASKS if tasks == "all" else listed(tasks),
+        repeats=repeats,
+        folder=records,
+        fresh=fresh,
+        say=say,
+    )
+    _tell(record, against_table, as_json=as_json)
+
+
+@app.command()
 def shipping(
     quick: Quick = False,
     records: Folder = Path("records"),

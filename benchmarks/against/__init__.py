@@ -1,0 +1,1 @@
+"""This source tree against an older one: the same work, in turns."""

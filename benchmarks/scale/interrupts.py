@@ -1,0 +1,124 @@
+"""Ctrl-C at random moments of a training on the command line: how soon it ends, what it leaves."""
+
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from protopinv.bench.markdown import markdown
+from protopinv.bench.plans import record_name
+from protopinv.bench.record import Cell, Record, Say
+from protopinv.files import TEMPORARY
+
+EFFORTS = ("quick", "balanced", "best")
+# The moments lie between these many seconds after the start of the process.
+MOMENTS = (0.1, 30.0)
+
+
+@dataclass(frozen=True)
+class InterruptPlan:
+    """How often a training of each effort is interrupted, and the seed of the moments."""
+
+    times: int = 20
+    rows: int = 100_000
+    columns: int = 30
+    seed: int = 0
+    quick: bool = False
+
+
+def measure_interrupts(
+    plan: InterruptPlan, *, folder: Path, fresh: bool = False, say: Say = lambda _: None
+) -> Record:
+    """Every effort in turn, over a model that is there."""
+    name = record_name("interrupts", "cpu", quick=plan.quick)
+    record = Record(folder, name, {**asdict(plan)}, "cpu", fresh=fresh, say=say)
+    with tempfile.TemporaryDirectory() as place:
+        table = _written(plan, Path(place) / "rows.csv")
+        for effort in EFFORTS:
+            cell = record.cell(effort, partial(_interrupted, plan, table, effort))
+            say(f"{effort}: {cell}")
+    record.finish()
+    return record
+
+
+def _written(plan: InterruptPlan, path: Path) -> Path:
+    """Classes by the sign of a wave over some of the columns, with noise."""
+    rng = np.random.default_rng(plan.seed)
+    X = rng.normal(size=(plan.rows, plan.columns))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=plan.rows) > 0
+    names = ",".join([*(f"x{i}" for i in range(plan.columns)), "y"])
+    values = np.column_stack([X, y])
+    np.savetxt(path, values, delimiter=",", fmt="%.5g", header=names, comments="")
+    return path
+
+
+def _interrupted(plan: InterruptPlan, table: Path, effort: str) -> Cell:
+    """Times from the signal to the end of the process, and what became of the model."""
+    model = table.with_name("m.safetensors")
+    small = ["--effort", "quick", "--max-epochs", "1"]
+    _train(table, model, *small).wait()
+    before = (model.read_bytes(), model.stat().st_ino)
+    moments = np.random.default_rng(plan.seed).uniform(*MOMENTS, plan.times)
+    waits, ends, changed, left = [], [], 0, 0
+    for moment in moments.tolist():
+        process = _train(table, model, "--effort", effort)
+        try:
+            process.wait(moment)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+        sent = time.perf_counter()
+        ends.append(process.wait())
+        waits.append(time.perf_counter() - sent)
+        if ends[-1] != 0:
+            changed += (model.read_bytes(), model.stat().st_ino) != before
+        left += len([*table.parent.glob(f"{TEMPORARY}*")])
+        before = (model.read_bytes(), model.stat().st_ino)
+    return {
+        "interrupts": sum(end != 0 for end in ends),
+        "ended_before": sum(end == 0 for end in ends),
+        "exit_codes": sorted(set(ends)),
+        "median_seconds": statistics.median(waits),
+        "longest_seconds": max(waits),
+        "models_changed": changed,
+        "files_left": left,
+    }
+
+
+def _train(table: Path, model: Path, *options: str) -> subprocess.Popen[bytes]:
+    """``protopinv train`` as a program of its own, with Ctrl-C as a terminal has it."""
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from protopinv.cli import main; main()"
+    )
+    arguments = ["train", str(table), "--target", "y", "-o", str(model), *options]
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def interrupts_table(record: Mapping[str, Any]) -> list[str]:
+    """A line an effort."""
+    rows = [
+        [
+            effort,
+            str(cell["interrupts"]),
+            f"{cell['median_seconds']:.2f} s",
+            f"{cell['longest_seconds']:.2f} s",
+            str(cell["models_changed"]),
+            str(cell["files_left"]),
+        ]
+        for effort, cell in record["cells"].items()
+    ]
+    header = ["effort", "interrupts", "end after, median", "longest", "models changed"]
+    return markdown([*header, "temporary files left"], rows)
