@@ -360,6 +360,23 @@ def fuzz(
 
 
 @app.command()
+def hostile(
+    tables: Annotated[int, typer.Option(help="How many tables are drawn.")] = 200,
+    seed: Annotated[int, typer.Option(help="Of the first table.")] = 0,
+    quick: Quick = False,
+    records: Folder = Path("records"),
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Tables as nobody should write them through all commands: each works, or says why not."""
+    from benchmarks.hostile import HostilePlan, hostile_table, measure_hostile
+
+    plan = HostilePlan(10 if quick else tables, seed, quick)
+    record = measure_hostile(plan, folder=records, fresh=fresh, say=say)
+    _tell(record, hostile_table, as_json=as_json)
+
+
+@app.command()
 def fuzz_checkpoints(
     files: Annotated[int, typer.Option(help="How many damaged checkpoints are read.")] = 20_000,
     seed: Annotated[int, typer.Option(help="Of the damage.")] = 0,
