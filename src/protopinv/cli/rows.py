@@ -9,8 +9,8 @@ from protopinv.errors import ConfigError, DataError, ModelFileError, ProtoPINVEr
 if TYPE_CHECKING:
     from protopinv.data import Dataset
     from protopinv.data.sources import Split
-    from protopinv.data.text_tables import Written
     from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
+    from protopinv.shards.text import Written
 
 
 def model_at(path: str) -> "ProtoPINVClassifier | ProtoPINVRegressor":
@@ -49,7 +49,7 @@ def _is_model(name: str) -> bool:
 
 def as_written(separator: str | None, encoding: str | None) -> "Written":
     """How a CSV file is written, as far as a user says."""
-    from protopinv.data.text_tables import Written
+    from protopinv.shards.text import Written
 
     separator = {"tab": "\t", "\\t": "\t"}.get(separator or "", separator)
     if separator is not None and len(separator) != 1:
@@ -74,6 +74,7 @@ def rows_for(
     A target that is needed, and not named, is the one that the model was trained on.
     """
     from protopinv.data import NAMED, load_data
+    from protopinv.estimators.saving import task_of
 
     is_known = needs_target and target is None and data not in NAMED
     names, table = getattr(estimator, "feature_names_in_", None), estimator.table_
@@ -89,6 +90,7 @@ def rows_for(
         weight=weight,
         as_text=of_text,
         written=written,
+        task=task_of(estimator),
     )
     for line in rows.said:
         say(line)

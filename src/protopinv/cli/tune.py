@@ -56,7 +56,9 @@ def tune(
     if save_config is not None:
         write_config(context, save_config, {})
     written = as_written(separator, encoding)
-    rows = load_data(data, split="train", target=target, drop=drop or (), written=written)
+    rows = load_data(
+        data, split="train", target=target, drop=drop or (), written=written, task=task
+    )
     chosen = chosen_task(task, rows)
     found = search(
         rows.X,
