@@ -87,7 +87,7 @@ class Targets:
         if not self.numbers or self.odd is None or self.truths:
             return False
         many = not self.are_exact or len(self.different) > MOST_WHOLE_CLASSES
-        return self.numbers > all_ * (0.5 if many else NEARLY_ALL) or not self.names
+        return self.numbers >= all_ * (0.5 if many else NEARLY_ALL) or not self.names
 
     def require_plain(self, column: str) -> None:
         """Raise DataError for numbers that some values are none of, or that are too large."""
