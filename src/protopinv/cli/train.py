@@ -216,7 +216,6 @@ def _source(
     from protopinv.errors import DataError
     from protopinv.files import is_file, is_folder
     from protopinv.shards import open_rows, source
-    from protopinv.shards.formats import format_of
     from protopinv.train.ranks import expected
 
     path = Path(data)
@@ -224,7 +223,7 @@ def _source(
         return None
     # a packed file of few bytes with too many rows is refused where it is unpacked
     is_small = is_file(path) and path.stat().st_size <= source.IN_MEMORY_BYTES
-    if is_small and expected() == 1 and format_of(path) != "arrow":
+    if is_small and expected() == 1:
         return None
     if target is None:
         raise DataError(
