@@ -1,14 +1,9 @@
-"""Plain values, and plain text: what every reader of them understands."""
+"""Plain JSON values, and plain text: what every reader of them understands."""
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-
-from protopinv.errors import DataError
 
 # Characters that a terminal obeys instead of showing: controls, marks that turn the direction of
 # writing, ends of lines, halves of characters.
@@ -47,22 +42,3 @@ def shortened(value: Any) -> str:
     """A value for a message, of one line at most."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def exact_numbers(values: Sequence[Any]) -> NDArray[Any]:
-    """Numbers and Booleans as an array; whole ones beyond what a float holds stay apart.
-
-    Raises DataError for those that do not fit into 64 bits.
-    """
-    large = [v for v in values if isinstance(v, int) and abs(v) > 2**53]
-    if not large or any(isinstance(v, float) and not v.is_integer() for v in values):
-        return np.array(values)
-    whole = list(map(int, values))
-    for kind in (np.int64, np.uint64):
-        ends = np.iinfo(kind)
-        if ends.min <= min(whole) and max(whole) <= ends.max:
-            return np.array(whole, dtype=kind)
-    raise DataError(
-        f"Whole numbers must fit into 64 bits, signed or not. Got {max(whole, key=abs)}. Convert "
-        "labels to text, for example with y.astype(str)."
-    )

@@ -76,8 +76,8 @@ def load_data(
     path = Path(source)
     if path != STDIN and not is_file(path):
         raise DataError(
-            f"Data must be a CSV, Parquet or Arrow file, - for stdin, or one of {', '.join(NAMED)}. "
-            f"There is no file {source}. Check the path."
+            "Data must be a CSV, Parquet or Arrow file, - for stdin, or one of "
+            f"{', '.join(NAMED)}. There is no file {source}. Check the path."
         )
     if needs_target and target is None:
         raise DataError(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from protopinv.errors import ConfigError, DataError, TrainingError
-from protopinv.plain import exact_numbers
+from protopinv.shards.labels import exact_numbers
 from protopinv.train.config import LARGEST
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
-from protopinv.plain import exact_numbers
+from protopinv.shards.labels import exact_numbers
 from protopinv.shards.source import IN_MEMORY_BYTES, Block, Piece, RowSource, Wanted, placed
 
 # Rows of an array that count as a block: numbers enough to be read at a good pace.
