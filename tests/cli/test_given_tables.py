@@ -168,3 +168,12 @@ def test_a_table_of_text_is_the_same_model_from_a_folder(here: Path) -> None:
         found.append(run("predict", "model.safetensors", folder / "t.csv", "--proba").stdout)
     assert found[0] == found[1]
     assert found[0].startswith("prediction,probability_False,probability_True")
+
+
+def test_a_model_of_names_is_scored_on_digits_alone(here: Path) -> None:
+    rows = [f"{n % 7},{('01', '2', 'x')[n % 3]}" for n in range(90)]
+    Path("names.csv").write_text("\n".join(["a,y", *rows, ""]))
+    Path("digits.csv").write_text("\n".join(["a,y", *(row for row in rows if row[-1] == "2")]))
+    answered("train", "names.csv", "--target", "y", *QUICK)
+    scores = answered("evaluate", "model.safetensors", "digits.csv")
+    assert [part["label"] for part in scores["per_class"] if part["n_rows"]] == ["2"]

@@ -279,6 +279,7 @@ LABELS = {
     "truth": (["True", " false", "TRUE"], "bool"),
     "truth and numbers": (["True", "0", "1"], "object"),
     "leading zeros": (["01", "1", "01"], "object"),
+    "codes of two digits": ([f"{n:02}" for n in range(60)], "object"),
     "text with some numbers": (["1", "2", "3", "many"], "object"),
     "gap words alone": (["None", "NA", "None"], "object"),
 }
@@ -295,6 +296,40 @@ def test_labels_are_the_same_in_one_block_and_in_many(
     assert len(set(y)) == len(
         {label.strip().lower().removesuffix(".0").lstrip("+") for label in labels}
     )
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv"])
+def test_targets_are_the_same_in_every_format(tmp_path: Path, write, ending: str) -> None:
+    """Text, and what becomes of it, over several files and blocks."""
+    import pyarrow as pa
+
+    n = 700
+    columns: dict[str, list[Any]] = {
+        "whole": [str(k % 3) for k in range(n)],
+        "fraction": ["1.0" if k < n - 1 else "2.5" for k in range(n)],
+        "truth": ["True" if k % 2 else " false" for k in range(n)],
+        "name": ["p " if k % 2 else " p" for k in range(n - 1)] + ["q"],
+        "zero": ["1"] * (n - 1) + ["01"],
+    }
+    folder = write(pa.table({"a": list(range(n)), **columns}), ending)
+    expected = {
+        "whole": ("int64", [0, 1, 2]),
+        "fraction": ("float64", [1.0, 2.5]),
+        "truth": ("bool", [False, True]),
+        "name": ("object", ["p", "q"]),
+        "zero": ("object", ["01", "1"]),
+    }
+    for name, (kind, labels) in expected.items():
+        drop = [other for other in columns if other != name]
+        _, y, _ = open_rows(folder, name, drop=drop).load()
+        assert (str(y.dtype), np.unique(y).tolist()) == (kind, labels)
+        whole_file = load_table(folder / f"part-2.{ending}", target=name, drop=drop)
+        assert str(whole_file.y.dtype) == kind
+    bad = pa.table({"a": list(range(n)), "y": [*(f"{k}.5" for k in range(n - 1)), "60kg"]})
+    with pytest.raises(
+        DataError, match=rf"part-2\.{ending} holds '60kg' in row 400, among numbers"
+    ):
+        open_rows(write(bad, ending, "bad"), "y").require_plain_targets()
 
 
 @pytest.mark.parametrize("damage", range(40))

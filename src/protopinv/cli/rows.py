@@ -74,29 +74,42 @@ def rows_for(
     A target that is needed, and not named, is the one that the model was trained on.
     """
     from protopinv.data import NAMED, load_data
-    from protopinv.estimators.saving import task_of
 
     is_known = needs_target and target is None and data not in NAMED
     names, table = getattr(estimator, "feature_names_in_", None), estimator.table_
     features = None if names is None else list(names)
     of_text = [] if table is None else [c.name for c in table.columns if c.kind == "category"]
+    asked = estimator.target_names_ if is_known else target
+    of_names = _has_names(estimator)
+    if of_names and asked is not None:  # digits are names, too
+        of_text += [asked] if isinstance(asked, str) else asked
     rows = load_data(
         data,
         split=split,
-        target=estimator.target_names_ if is_known else target,
+        target=asked,
         features=features,
         left_out=[] if table is None else [column.name for column in table.left_out],
         needs_target=needs_target,
         weight=weight,
         as_text=of_text,
         written=written,
-        task=task_of(estimator),
+        task="classification" if of_names else "auto",
     )
     for line in rows.said:
         say(line)
+    _require_width(estimator, rows)
+    return rows
+
+
+def _has_names(estimator: "ProtoPINVClassifier | ProtoPINVRegressor") -> bool:
+    """Whether the model's classes are text."""
+    classes = getattr(estimator, "classes_", None)
+    return classes is not None and classes.dtype.kind in "OUT"
+
+
+def _require_width(estimator: "ProtoPINVClassifier | ProtoPINVRegressor", rows: "Dataset") -> None:
     if rows.X.shape[1] != estimator.n_features_in_:
         raise DataError(
             f"Rows must have what the model was trained on: {estimator.n_features_in_} features. "
             f"{rows.name} has {rows.X.shape[1]}. Choose the data that belong to the model."
         )
-    return rows

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from protopinv.errors import DataError
 from protopinv.optional import require
 from protopinv.shards.columns import Place, is_number, labels_of, listed, numbers_of, of_text
-from protopinv.shards.delimited import DelimitedRows, share_kinds
+from protopinv.shards.delimited import share_kinds
 from protopinv.shards.file_rows import FileRows
 from protopinv.shards.formats import opened
 from protopinv.shards.source import IN_MEMORY_BYTES, Block, Piece, RowSource, Wanted, placed
-from protopinv.shards.targets import together
+from protopinv.shards.targets import Targets, cast_targets, together, without_blanks
 from protopinv.shards.text import Written
 from protopinv.words import hint
 
@@ -69,6 +69,12 @@ class ArrowRows(RowSource):
         self.target_names, self.is_column = tuple(self._targets), len(self._targets) == 1
         self.memory, self.cache = memory, cache
         kinds = self._check_types(first_name, first)
+        labels = {
+            name: together(file.labels.get(name, Targets()) for file in self._files.values())
+            for name in self._targets
+        }
+        self._labels = {name: each for name, each in labels.items() if each != Targets()}
+        self._as_text = frozenset(as_text)
         self.blocks = placed(
             [
                 Block(name, number, n_rows, start)
@@ -193,10 +199,11 @@ class ArrowRows(RowSource):
     def _piece(self, block: Block, batch: Any, done: int, wanted: Wanted) -> Piece:
         place = Place(block, done)
         columns = [self._targets[0]] if self.is_column else self._targets
+        rule = "Several targets must be numbers"
         parts = [
-            labels_of(batch.column(name), name, place)
+            labels_of(self._target(batch, name), name, place)
             if self.is_column
-            else numbers_of(batch.column(name), name, place, "Several targets must be numbers")
+            else numbers_of(self._target(batch, name), name, place, rule)
             for name in columns
         ]
         nothing = np.empty((batch.num_rows, 0))
@@ -208,11 +215,19 @@ class ArrowRows(RowSource):
             weight = weight.astype(np.float64)
         return Piece(self._matrix(batch, place) if wanted.features else nothing, y, weight, done)
 
+    def _target(self, batch: Any, name: str) -> Any:
+        """A column of targets; text that is numbers or truth in all rows of all files as such."""
+        column = batch.column(name)
+        if name not in self._labels or name in self._as_text:
+            return column
+        import pyarrow as pa
+
+        return cast_targets(without_blanks(column.cast(pa.string())), self._labels[name].kind)
+
     def require_plain_targets(self) -> None:
         """Raise DataError for a target of numbers in text that some rows hold no number of."""
-        texts = [file for file in self._files.values() if isinstance(file, DelimitedRows)]
-        for name in self._targets:
-            together(file.labels[name] for file in texts).require_plain(name)
+        for name, labels in self._labels.items():
+            labels.require_plain(name)
 
     def _matrix(self, batch: Any, place: "Place") -> NDArray[Any]:
         columns = [

@@ -15,7 +15,7 @@ from protopinv.shards.cutting import LINE_END, SEPARATORS, fields_of, row_ends
 from protopinv.shards.file_rows import FileRows, require_names, unreadable
 from protopinv.shards.kinds import FLOAT, NOTHING, TEXT, joined
 from protopinv.shards.source import Block
-from protopinv.shards.targets import Targets, cast_targets, targets_of, together, without_blanks
+from protopinv.shards.targets import Targets, targets_of, together, without_blanks
 from protopinv.shards.text import (
     ADVICE,
     ENCODINGS,
@@ -43,8 +43,8 @@ class DelimitedRows(FileRows):
         as_text: Sequence[str],
         block_bytes: int,
     ) -> None:
-        super().__init__(place if isinstance(place, Path) else Path(name), 0)
-        self._name, self._place, self._written = name, place, written
+        super().__init__(place if isinstance(place, Path) else Path(name), name, 0)
+        self._place, self._written = place, written
         self._block_bytes, self._as_text = block_bytes, frozenset(as_text)
         self._scan_in_any_encoding(targets)
 
@@ -81,7 +81,7 @@ class DelimitedRows(FileRows):
 
     def _scan_in_any_encoding(self, targets: Callable[[Sequence[str]], Sequence[str]]) -> None:
         """Find what there is to know of the file, in the first encoding that fits all of it."""
-        self._text = TextFile(self._name, self._place, self._written.encoding)
+        self._text = TextFile(self.name, self._place, self._written.encoding)
         certain = self._text.is_certain
         for encoding in [self._text.encoding] if certain else ENCODINGS:
             self._text.encoding = encoding
@@ -91,7 +91,7 @@ class DelimitedRows(FileRows):
                 if certain:
                     line = self._text.line_at(error.offset)
                     raise DataError(
-                        f"A table must be written in its encoding. Line {line:,} of {self._name} "
+                        f"A table must be written in its encoding. Line {line:,} of {self.name} "
                         f"is not in {self._written.encoding or encoding}. Name another with "
                         "--encoding."
                     ) from None
@@ -99,7 +99,7 @@ class DelimitedRows(FileRows):
                 break
         if not (self._written.encoding or encoding == "utf-8"):
             said = encoding.removesuffix("-le").removesuffix("-be")
-            self.said = (f"read {self._name} as {said}", *self.said)
+            self.said = (f"read {self.name} as {said}", *self.said)
 
     def _scan(self, targets: Callable[[Sequence[str]], Sequence[str]]) -> None:
         """One pass over all rows, and one more where decimals may have commas."""
@@ -123,18 +123,18 @@ class DelimitedRows(FileRows):
         if first is None:
             raise DataError(
                 "A table must have a line of column names and some rows. "
-                f"{self._name} is empty. Check the file."
+                f"{self.name} is empty. Check the file."
             )
         line = first.raw.decode().rstrip("\r\n")
         self._separator = self._written.separator or _separator(line)
         names = fields_of(line, self._separator)
         self._names = [name if name.strip() else f"column {n}" for n, name in enumerate(names, 1)]
         self.said = tuple(
-            f"column {place} of {self._name} has no name; it is called 'column {place}'"
+            f"column {place} of {self.name} has no name; it is called 'column {place}'"
             for place, name in enumerate(names, 1)
             if not name.strip()
         )
-        require_names(self._names, self._name, " in its first line")
+        require_names(self._names, self.name, " in its first line")
         return first.end
 
     def _look(self, stretch: Stretch, maybe: set[str]) -> None:
@@ -153,7 +153,7 @@ class DelimitedRows(FileRows):
             if may and of_kind.decimals(column)[0]:
                 maybe.add(name)
         for name, targets in self.labels.items():
-            seen = targets_of(self._target(table[name]), self._name, sum(self._lengths))
+            seen = targets_of(self._target(table[name]), self.name, sum(self._lengths))
             self.labels[name] = targets + seen
         self._lengths.append(len(table))
 
@@ -185,7 +185,7 @@ class DelimitedRows(FileRows):
         for name in self._commas - self._as_text:
             self.kinds[name] = kinds[name]
         if self._commas:
-            self.said = (*self.said, f"read {self._name} with commas in its decimals")
+            self.said = (*self.said, f"read {self.name} with commas in its decimals")
 
     def _parsed(self, stretch: Stretch, names: Sequence[str], types: Mapping[str, str]) -> Any:
         """Some columns of a stretch; those without a type have what Arrow finds."""
@@ -225,11 +225,11 @@ class DelimitedRows(FileRows):
                 line = self._text.line_at(stretch.start) + len(LINE_END.findall(raw[:begin]))
                 return DataError(
                     f"Every line of a table must have as many fields as the first. Line {line:,} "
-                    f"of {self._name} has {fields} between {self._separator!r}, the first has {n}. "
+                    f"of {self.name} has {fields} between {self._separator!r}, the first has {n}. "
                     f"{ADVICE}"
                 )
             begin = end
-        return unreadable(self._name, error)
+        return unreadable(self.name, error)
 
     def _written_type(self, name: str) -> str:
         """What pyarrow makes of a column, before the last touch is put on it."""
@@ -239,7 +239,7 @@ class DelimitedRows(FileRows):
     def _finished(self, column: Any, name: str) -> Any:
         """A column that pyarrow read, as its kind says."""
         if name in self.labels:
-            return cast_targets(self._target(column), self.kinds[name])
+            return self._target(column)
         if name not in self._commas:
             return column
         texts = of_kind.with_points(column)

@@ -10,19 +10,24 @@ from typing import Any
 from protopinv.errors import DataError
 from protopinv.shards.arrays import digest
 from protopinv.shards.source import Block
+from protopinv.shards.targets import Targets, targets_of, without_blanks
+
+# Rows of a target that are looked at together.
+LOOKED_AT = 2**17
 
 
 class FileRows(ABC):
     """One file: its columns, where its blocks begin, and record batches of a block.
 
-    ``said`` is what a user should hear of how it is read.
+    ``said`` is what a user should hear of how it is read, ``labels`` what targets of text hold.
     """
 
     said: tuple[str, ...] = ()
 
-    def __init__(self, path: Path, n_bytes: int) -> None:
-        self.path = path
+    def __init__(self, path: Path, name: str, n_bytes: int) -> None:
+        self.path, self.name = path, name
         self.n_bytes = n_bytes
+        self.labels: dict[str, Targets] = {}
         self._schema: Any = None
         self._lengths: list[int] = []
 
@@ -56,6 +61,22 @@ class FileRows(ABC):
         """First row and length of each."""
         starts = accumulate(self._lengths, initial=0)
         return list(zip(starts, self._lengths, strict=False))
+
+    def look_at_targets(self, names: Sequence[str]) -> None:
+        """Find what columns of text hold, if they are targets."""
+        import pyarrow as pa
+
+        for name in names:
+            there = name in self.columns and self.kind(name) == "string"
+            if not there or pa.types.is_dictionary(self._schema.field(name).type):
+                continue  # what is stored as categories are names
+            self.labels[name] = Targets()
+            for number, (row, n_rows) in enumerate(self.blocks()):
+                block = Block(self.name, number, n_rows)
+                for place, batch in enumerate(self.read(block, [name], LOOKED_AT)):
+                    texts = without_blanks(batch.column(0).cast(pa.string()))
+                    first = row + place * LOOKED_AT
+                    self.labels[name] += targets_of(texts, self.name, first)
 
     @abstractmethod
     def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:

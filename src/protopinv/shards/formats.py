@@ -74,7 +74,9 @@ def opened(
         raise DataError(
             f"A separator and an encoding are of CSV files. {path.name} is {kind}. Leave them out."
         )
-    return (_Parquet if kind == "parquet" else _Arrow)(path, name)
+    rows = (_Parquet if kind == "parquet" else _Arrow)(path, name)
+    rows.look_at_targets(targets(rows.columns))
+    return rows
 
 
 @contextmanager
@@ -90,10 +92,9 @@ def _damage_named(file: str, errors: type[Exception] = OSError) -> Iterator[None
 
 class _Parquet(FileRows):
     def __init__(self, path: Path, name: str) -> None:
-        super().__init__(path, path.stat().st_size)
+        super().__init__(path, name, path.stat().st_size)
         import pyarrow.parquet as pq
 
-        self._name = name
         with _damage_named(name, Exception), pq.ParquetFile(path) as file:
             self._schema = file.schema_arrow
             require_names(self._schema.names, name)
@@ -106,7 +107,7 @@ class _Parquet(FileRows):
         place = self.columns.index(column)
         if self._metadata.num_columns != len(self.columns):
             return False  # columns within columns
-        with _damage_named(self._name, Exception):
+        with _damage_named(self.name, Exception):
             groups = (self._metadata.row_group(n) for n in range(len(self._lengths)))
             each = (group.column(place).statistics for group in groups)
             return any(s is not None and s.has_null_count and s.null_count for s in each)
@@ -116,7 +117,7 @@ class _Parquet(FileRows):
 
         # opened anew for every block: a thread of its own reads it, and many files stay closed
         with (
-            _damage_named(self._name, Exception),
+            _damage_named(self.name, Exception),
             pq.ParquetFile(self.path, pre_buffer=False) as file,
         ):
             yield from file.iter_batches(
@@ -126,10 +127,10 @@ class _Parquet(FileRows):
 
 class _Arrow(FileRows):
     def __init__(self, path: Path, name: str) -> None:
-        super().__init__(path, path.stat().st_size)
+        super().__init__(path, name, path.stat().st_size)
         import pyarrow as pa
 
-        self._name, gaps = name, set[str]()
+        gaps = set[str]()
         with (
             _damage_named(name, Exception),
             pa.memory_map(str(path)) as mapped,
@@ -152,7 +153,7 @@ class _Arrow(FileRows):
         import pyarrow as pa
 
         with (
-            _damage_named(self._name, Exception),
+            _damage_named(self.name, Exception),
             pa.memory_map(str(self.path)) as mapped,
             pa.ipc.open_file(mapped) as file,
         ):

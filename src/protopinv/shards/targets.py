@@ -1,5 +1,6 @@
 """Targets of tables in text: numbers, truth or names, by every value that is there."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import reduce
@@ -24,6 +25,7 @@ MOST_WHOLE_CLASSES = 20
 UNSIGNED = "uint64"
 # Whole numbers below this are the same as floats.
 EXACT = 2.0**53
+CODE = re.compile(r"[+-]?0\d+")
 INFINITE = frozenset({"inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"})
 
 
@@ -40,13 +42,14 @@ class Targets:
     """What a column of targets holds: how many numbers, truths, and names, and which.
 
     ``low`` and ``high`` are the ends of numbers without a point, ``different`` some of all numbers,
-    and ``odd`` is the first value that is neither number nor truth.
+    and ``odd`` is the first value that is neither number nor truth. A code is a name such as 007.
     """
 
     numbers: int = 0
     truths: int = 0
     names: int = 0
     odd: Example | None = None
+    has_codes: bool = False
     has_points: bool = False
     are_exact: bool = True
     low: int = 0
@@ -60,6 +63,7 @@ class Targets:
             self.truths + other.truths,
             self.names + other.names,
             self.odd or other.odd,
+            self.has_codes or other.has_codes,
             self.has_points or other.has_points,
             self.are_exact and other.are_exact,
             min(self.low, other.low),
@@ -84,7 +88,7 @@ class Targets:
     def are_numbers(self) -> bool:
         """Whether they are numbers but for some: too many numbers for names, or too few names."""
         all_ = self.numbers + self.truths + self.names
-        if not self.numbers or self.odd is None or self.truths:
+        if not self.numbers or self.odd is None or self.truths or self.has_codes:
             return False
         many = not self.are_exact or len(self.different) > MOST_WHOLE_CLASSES
         return self.numbers >= all_ * (0.5 if many else NEARLY_ALL) or not self.names
@@ -181,6 +185,7 @@ def _of_texts(texts: Any, file: str, first: int) -> Targets:
         truths=sum(each[text] for text in truths),
         names=sum(each[text] for text in names),
         odd=example,
+        has_codes=any(CODE.fullmatch(text) for text in names),
     )
 
 
