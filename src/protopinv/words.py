@@ -11,6 +11,8 @@ GAPS = frozenset({"", "?", "-", "--", ".", "na", "n/a", "#n/a", "nan", "null", "
 NUMBER = re.compile(r"[+-]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 # Text is numbers or dates if nearly all of it can be read as such.
 NEARLY_ALL = 0.95
+# So many different whole numbers at most are taken for classes.
+MOST_WHOLE_CLASSES = 20
 
 
 def is_gap(text: str | None) -> bool:

@@ -20,7 +20,7 @@ from protopinv.shards.source import Wanted
 SMALL = 1
 
 
-def whole(path: Path, target: str = "y") -> Any:
+def at_once(path: Path, target: str = "y") -> Any:
     """What the command line reads of a file that fits in memory."""
     return outcome(lambda: load_table(path, target=target))
 
@@ -39,9 +39,9 @@ def pieces(path: Path, target: str, block_bytes: int, monkeypatch: pytest.Monkey
         parts = [piece for block in reversed(read) for piece in block]
         return Read(pa.concat_tables(p.X for p in parts), np.concatenate([p.y for p in parts]))
 
-    found = outcome(read)
+    seen = outcome(read)
     monkeypatch.undo()
-    return found
+    return seen
 
 
 class Read:
@@ -63,7 +63,7 @@ def outcome(read: Any) -> Any:
 
 def assert_alike(path: Path, monkeypatch: pytest.MonkeyPatch, target: str = "y") -> Any:
     """One outcome, whatever the size of the blocks."""
-    expected = whole(path, target)
+    expected = at_once(path, target)
     for block_bytes in (SMALL, 23, 100):
         assert pieces(path, target, block_bytes, monkeypatch) == expected
     return expected
@@ -178,7 +178,7 @@ def test_messy_tables_are_the_same_in_one_block_and_in_many(tmp_path: Path, monk
     for number in range(300):
         path = tmp_path / f"{number}.csv"
         path.write_bytes(messy(chance))
-        expected = whole(path)
+        expected = at_once(path)
         assert pieces(path, "y", chance.randint(1, 60), monkeypatch) == expected, path.read_bytes()
         outcomes.add(expected[:25] if isinstance(expected, str) else "read")
     assert len(outcomes) > 3  # it says something of more than errors
@@ -323,8 +323,8 @@ def test_targets_are_the_same_in_every_format(tmp_path: Path, write, ending: str
         drop = [other for other in columns if other != name]
         _, y, _ = open_rows(folder, name, drop=drop).load()
         assert (str(y.dtype), np.unique(y).tolist()) == (kind, labels)
-        whole_file = load_table(folder / f"part-2.{ending}", target=name, drop=drop)
-        assert str(whole_file.y.dtype) == kind
+        one_file = load_table(folder / f"part-2.{ending}", target=name, drop=drop)
+        assert str(one_file.y.dtype) == kind
     bad = pa.table({"a": list(range(n)), "y": [*(f"{k}.5" for k in range(n - 1)), "60kg"]})
     with pytest.raises(
         DataError, match=rf"part-2\.{ending} holds '60kg' in row 400, among numbers"
@@ -342,5 +342,5 @@ def test_a_damaged_parquet_file_is_one_clear_error(tmp_path: Path, table, damage
     place = len(raw) - 8 - chance.randrange(1_500)  # in its table of contents
     raw[place : place + 8] = chance.randbytes(8)
     path.write_bytes(raw)
-    found = outcome(lambda: load_table(path, target="y"))
-    assert not isinstance(found, str) or "\n" not in found
+    seen = outcome(lambda: load_table(path, target="y"))
+    assert not isinstance(seen, str) or "\n" not in seen

@@ -46,15 +46,16 @@ class ArrowRows(RowSource):
         cache: str | Path | None = "auto",
     ) -> None:
         require("pyarrow", extra="table", why="Reading a table")
+        self._as_text = frozenset(as_text)
         self._files = {
-            name: opened(
+            _name(path, root): opened(
                 path,
-                name,
+                _name(path, root),
                 written or Written(),
                 targets=lambda columns: listed(targets, columns),
                 as_text=as_text,
             )
-            for name, path in ((_name(path, root), path) for path in files)
+            for path in files
         }
         share_kinds(list(self._files.values()))
         # a file without rows may not know its types
@@ -69,24 +70,26 @@ class ArrowRows(RowSource):
         self.target_names, self.is_column = tuple(self._targets), len(self._targets) == 1
         self.memory, self.cache = memory, cache
         kinds = self._check_types(first_name, first)
-        labels = {
-            name: together(file.labels.get(name, Targets()) for file in self._files.values())
-            for name in self._targets
-        }
-        self._labels = {name: each for name, each in labels.items() if each != Targets()}
-        self._as_text = frozenset(as_text)
-        self.blocks = placed(
-            [
-                Block(name, number, n_rows, start)
-                for name, file in self._files.items()
-                for number, (start, n_rows) in enumerate(file.blocks())
-            ]
-        )
-        self.n_bytes = sum(file.n_bytes for file in self._files.values())
-        self.said = tuple(dict.fromkeys(line for f in self._files.values() for line in f.said))
         plain = not self._absent and all(is_number(kinds[name]) for name in self._features)
         # numbers with gaps are no numbers yet
         self.is_framed = not plain or self._has_gaps()
+        self._join_files()
+
+    def _join_files(self) -> None:
+        """Take together what all files hold: rows, targets, and what should be said of them."""
+        blocks = [
+            Block(name, number, n_rows, start)
+            for name, file in self._files.items()
+            for number, (start, n_rows) in enumerate(file.blocks())
+        ]
+        self.blocks, files = placed(blocks), self._files.values()
+        self.n_bytes = sum(file.n_bytes for file in files)
+        self.said = tuple(dict.fromkeys(line for file in files for line in file.said))
+        labels = {
+            name: together(file.labels.get(name, Targets()) for file in files)
+            for name in self._targets
+        }
+        self._labels = {name: each for name, each in labels.items() if each != Targets()}
 
     def _check_named(self, there: Sequence[str], drop: Sequence[str], file: str) -> None:
         """Raise DataError for a target, a weight or a column to drop that is not there."""

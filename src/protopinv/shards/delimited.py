@@ -71,8 +71,8 @@ class DelimitedRows(FileRows):
         types = {name: self._written_type(name) for name in columns}
         table = self._parsed(stretch, columns, types)
         parts = [self._finished(table[name], name) for name in columns]
-        whole = pa.table(parts, names=list(columns)).combine_chunks()
-        yield from whole.to_batches(max_chunksize=rows)
+        one = pa.table(parts, names=list(columns)).combine_chunks()
+        yield from one.to_batches(max_chunksize=rows)
 
     def digest(self) -> str:
         """The first bytes of every stretch, and how they are read."""

@@ -17,12 +17,12 @@ def exact_numbers(values: Sequence[Any]) -> NDArray[Any]:
     large = [v for v in values if isinstance(v, int) and abs(v) > 2**53]
     if not large or any(isinstance(v, float) and not v.is_integer() for v in values):
         return np.array(values)
-    whole = list(map(int, values))
+    integers = list(map(int, values))
     for kind in (np.int64, np.uint64):
         ends = np.iinfo(kind)
-        if ends.min <= min(whole) and max(whole) <= ends.max:
-            return np.array(whole, dtype=kind)
+        if ends.min <= min(integers) and max(integers) <= ends.max:
+            return np.array(integers, dtype=kind)
     raise DataError(
-        f"Whole numbers must fit into 64 bits, signed or not. Got {max(whole, key=abs)}. Convert "
-        "labels to text, for example with y.astype(str)."
+        f"Whole numbers must fit into 64 bits, signed or not. Got {max(integers, key=abs)}. "
+        "Convert labels to text, for example with y.astype(str)."
     )

@@ -18,10 +18,8 @@ from protopinv.shards.kinds import (
     WHOLE,
     as_floats,
 )
-from protopinv.words import NEARLY_ALL, is_gap, number_of
+from protopinv.words import MOST_WHOLE_CLASSES, NEARLY_ALL, is_gap, number_of
 
-# More different whole numbers are no classes.
-MOST_WHOLE_CLASSES = 20
 UNSIGNED = "uint64"
 # Whole numbers below this are the same as floats.
 EXACT = 2.0**53
@@ -147,8 +145,9 @@ def _of_numbers(texts: Any, numbers: Any) -> Targets:
     except pa.ArrowInvalid:
         points = pc.match_substring_regex(texts, "[.eE]")
         has_points = bool(pc.any(points).as_py())
-        whole = list(map(int, pc.unique(pc.filter(texts, pc.invert(points))).drop_null().tolist()))
-        low, high = min(whole, default=0), max(whole, default=0)
+        plain = pc.unique(pc.filter(texts, pc.invert(points))).drop_null()
+        integers = list(map(int, plain.tolist()))
+        low, high = min(integers, default=0), max(integers, default=0)
     return _summed(values, has_points, low, high)
 
 
@@ -177,9 +176,10 @@ def _of_texts(texts: Any, file: str, first: int) -> Targets:
     names = [text for text in odd if not is_gap(text) and text.lower() not in INFINITE]
     # values are listed in the order in which they come
     example = Example(odd[0], file, first + texts.index(odd[0]).as_py()) if odd else None
-    whole = [int(text) for text in numbers if text.lstrip("+-").isdigit()]
+    integers = [int(text) for text in numbers if text.lstrip("+-").isdigit()]
     values = np.array([number_of(text) for text in numbers], dtype=np.float64)
-    seen = _summed(values, len(whole) < len(numbers), min(whole, default=0), max(whole, default=0))
+    low, high = min(integers, default=0), max(integers, default=0)
+    seen = _summed(values, len(integers) < len(numbers), low, high)
     return seen + Targets(
         numbers=sum(each[text] for text in numbers) - len(values),
         truths=sum(each[text] for text in truths),

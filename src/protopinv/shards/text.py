@@ -63,10 +63,11 @@ class TextFile:
 
     def __init__(self, name: str, place: Path | bytes, encoding: str | None = None) -> None:
         self.name, self._place = name, place
+        self._require_room()
         with self._bytes() as file:
             head = file.read(4)
         mark, marked = next(((m, e) for m, e in MARKS if head.startswith(m)), (b"", None))
-        named = None if encoding is None else _known(encoding)
+        named = None if encoding is None else _checked(encoding)
         # the general names of both say nothing of the order of bytes, which the mark does
         if named in ("utf-16", "utf-32"):
             self.encoding = marked if marked and marked.startswith(named) else f"{named}-le"
@@ -74,12 +75,6 @@ class TextFile:
             self.encoding = named or marked or ENCODINGS[0]
         self.first = len(mark) if self.encoding == marked else 0
         self.is_certain = named is not None or marked is not None
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether its bytes are those of gzip."""
-        with self._open() as file:
-            return file.read(2) == PACKED
 
     def header(self, separator: str | None) -> Stretch | None:
         """The first row that is not empty; None if there is none."""
@@ -150,7 +145,6 @@ class TextFile:
             while more:
                 more = file.read(max(8, size))
                 done += len(more)
-                self._require_room(done)
                 if is_utf8:
                     yield more
                     continue
@@ -174,14 +168,21 @@ class TextFile:
             raise WrongEncodingError(position + error.start) from error
         return len(raw) if self.encoding == "utf-8" else len(text.encode(self.encoding))
 
-    def _require_room(self, done: int) -> None:
+    def _require_room(self) -> None:
         """Raise DataError where a packed file holds more than is unpacked into memory."""
-        if done > source.IN_MEMORY_BYTES and self.is_packed:
-            raise DataError(
-                f"A packed table must have at most {source.IN_MEMORY_BYTES / 2**20:,.0f} MB "
-                f"unpacked. {self.name} has more. Unpack it first, for example with gunzip; "
-                "larger tables are read a piece at a time."
-            )
+        with self._open() as file:
+            if file.read(2) != PACKED:
+                return
+        most, done = source.IN_MEMORY_BYTES, 0
+        with self._bytes() as file:
+            while more := file.read(2**20):
+                done += len(more)
+                if done > most:
+                    raise DataError(
+                        f"A packed table must have at most {most / 2**20:,.0f} MB unpacked. "
+                        f"{self.name} has more. Unpack it first, for example with gunzip; then it "
+                        "is read a piece at a time."
+                    )
 
     def _require_closed(self, raw: bytes, position: int, separator: str) -> None:
         places = quotes(raw, separator)
@@ -224,7 +225,7 @@ def open_file(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def _known(encoding: str) -> str:
+def _checked(encoding: str) -> str:
     """The name of an encoding that a file can be cut in; raises DataError for any other."""
     try:
         name = codecs.lookup(encoding).name
