@@ -11,7 +11,7 @@ import pytest
 
 from protopinv import open_rows
 from protopinv.data.tables import load_table
-from protopinv.errors import DataError
+from protopinv.errors import ConfigError, DataError
 from protopinv.shards import formats, source
 from protopinv.shards import text as text_module
 from protopinv.shards.source import Wanted
@@ -237,6 +237,14 @@ def test_a_packed_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     for read in (lambda: load_table(path, target="y"), lambda: open_rows(path, "y")):
         with pytest.raises(DataError, match=r"packed table must be whole\. t\.csv\.gz is not"):
             read()
+
+
+@pytest.mark.parametrize("separator", [";;", "", '"', "\n", "§"])
+def test_a_separator_that_cannot_be_is_refused(tmp_path: Path, separator: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a;y\n1;2\n")
+    with pytest.raises(ConfigError, match=r"one character, .* Got .*\. Change it"):
+        open_rows(path, "y", separator=separator)
 
 
 def test_a_field_may_be_long_and_a_table_wide(tmp_path: Path, monkeypatch) -> None:

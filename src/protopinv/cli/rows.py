@@ -52,10 +52,6 @@ def as_written(separator: str | None, encoding: str | None) -> "Written":
     from protopinv.shards.text import Written
 
     separator = {"tab": "\t", "\\t": "\t"}.get(separator or "", separator)
-    if separator is not None and len(separator) != 1:
-        raise ConfigError(
-            f"--separator is one character, or tab. Got {separator!r}. Change it, for example to ;"
-        )
     return Written(separator, encoding)
 
 

@@ -76,7 +76,7 @@ class DelimitedRows(FileRows):
 
     def digest(self) -> str:
         """The first bytes of every stretch, and how they are read."""
-        starts = (self._text.read(a, b)[:4096] for a, b in self._cuts)
+        starts = (self._text.raw(start, min(end, start + 4096)) for start, end in self._cuts)
         return digest(*starts, f"{self._separator} {self._text.encoding}".encode())
 
     def _scan_in_any_encoding(self, targets: Callable[[Sequence[str]], Sequence[str]]) -> None:

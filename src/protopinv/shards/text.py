@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from protopinv.errors import DataError
+from protopinv.errors import ConfigError, DataError
 from protopinv.shards import source
 from protopinv.shards.cutting import LINE_END, last_end, quotes, row_ends
 
@@ -40,6 +40,14 @@ class Written:
 
     separator: str | None = None
     encoding: str | None = None
+
+    def __post_init__(self) -> None:
+        each = self.separator
+        if each is not None and (len(each) != 1 or not each.isascii() or each in '"\r\n'):
+            raise ConfigError(
+                f"A separator is one character, or tab, of ASCII, and no quote. Got {each!r}. "
+                "Change it, for example to ;"
+            )
 
 
 class Stretch(NamedTuple):
@@ -117,10 +125,14 @@ class TextFile:
 
     def read(self, start: int, end: int) -> bytes:
         """A stretch once more."""
+        raw = self.raw(start, end)
+        return raw if self.encoding == "utf-8" else raw.decode(self.encoding).encode()
+
+    def raw(self, start: int, end: int) -> bytes:
+        """Bytes of the unpacked file as they are."""
         with self._bytes() as file:
             file.seek(start)
-            raw = file.read(end - start)
-        return raw if self.encoding == "utf-8" else raw.decode(self.encoding).encode()
+            return file.read(end - start)
 
     def line_at(self, offset: int) -> int:
         """The number of the line in which a byte lies, counted from 1."""
