@@ -120,6 +120,20 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(table, write) -> None:
         source.load()
 
 
+def test_a_csv_file_that_changes_while_it_is_read_is_noticed(table, write, monkeypatch) -> None:
+    monkeypatch.setattr(formats, "CSV_BLOCK_BYTES", 5_000)
+    folder = write(table, "csv")
+    source, path = open_rows(folder, "y"), folder / "part-0.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    for changed in (b"\xff" * 30_000, "".join(lines[:10]).encode(), "".join(lines[3:]).encode()):
+        path.write_bytes(changed)
+        with pytest.raises(DataError, match=r"part-0\.csv"):
+            source.load()
+    path.unlink()
+    with pytest.raises(DataError, match=r"part-0\.csv is not .*No such file"):
+        source.load()
+
+
 def test_a_fingerprint_tells_files_apart(table, write) -> None:
     one, same = (open_rows(write(table, name=name), "y").fingerprint() for name in "ab")
     assert one == same

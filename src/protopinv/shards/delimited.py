@@ -12,7 +12,7 @@ from protopinv.errors import DataError
 from protopinv.shards import kinds as of_kind
 from protopinv.shards.arrays import digest
 from protopinv.shards.cutting import LINE_END, SEPARATORS, fields_of, row_ends
-from protopinv.shards.file_rows import FileRows, require_names, unreadable
+from protopinv.shards.file_rows import FileRows, damage_named, require_names, unreadable
 from protopinv.shards.kinds import FLOAT, NOTHING, TEXT, joined
 from protopinv.shards.source import Block
 from protopinv.shards.targets import Targets, targets_of, together, without_blanks
@@ -67,9 +67,10 @@ class DelimitedRows(FileRows):
         import pyarrow as pa
 
         start, end = self._cuts[block.number]
-        stretch = Stretch(start, end, self._text.read(start, end))
         types = {name: self._written_type(name) for name in columns}
-        table = self._parsed(stretch, columns, types)
+        with damage_named(self.name):
+            stretch = Stretch(start, end, self._text.read(start, end))
+            table = self._parsed(stretch, columns, types)
         parts = [self._finished(table[name], name) for name in columns]
         one = pa.table(parts, names=list(columns)).combine_chunks()
         yield from one.to_batches(max_chunksize=rows)

@@ -3,11 +3,12 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from protopinv.errors import DataError
+from protopinv.errors import DataError, ProtoPINVError
 from protopinv.shards.arrays import digest
 from protopinv.shards.source import Block
 from protopinv.shards.targets import Targets, targets_of, without_blanks
@@ -105,3 +106,14 @@ def require_names(names: Sequence[str], file: str, where: str = "") -> None:
             f"Every column needs a name of its own. {file} has {twice[0]!r} twice{where}. Rename "
             "one of them."
         )
+
+
+@contextmanager
+def damage_named(file: str, errors: Any = (OSError, ValueError)) -> Iterator[None]:
+    """Say that a file cannot be read, where reading it fails; damage may show as any error."""
+    try:
+        yield
+    except ProtoPINVError:
+        raise
+    except errors as error:
+        raise unreadable(file, error) from error

@@ -2,13 +2,12 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from protopinv.errors import DataError, ProtoPINVError
+from protopinv.errors import DataError
 from protopinv.shards.delimited import DelimitedRows
-from protopinv.shards.file_rows import FileRows, require_names, unreadable
+from protopinv.shards.file_rows import FileRows, damage_named, require_names
 from protopinv.shards.source import Block
 from protopinv.shards.text import Written
 
@@ -61,7 +60,7 @@ def opened(
         )
     if kind == "csv":
         place = sys.stdin.buffer.read() if path == STDIN else path
-        with _damage_named(name):
+        with damage_named(name):
             return DelimitedRows(
                 "stdin" if path == STDIN else name,
                 place,
@@ -79,23 +78,12 @@ def opened(
     return rows
 
 
-@contextmanager
-def _damage_named(file: str, errors: type[Exception] = OSError) -> Iterator[None]:
-    """Say that a file cannot be read, where reading it fails; damage may show as any error."""
-    try:
-        yield
-    except ProtoPINVError:
-        raise
-    except errors as error:
-        raise unreadable(file, error) from error
-
-
 class _Parquet(FileRows):
     def __init__(self, path: Path, name: str) -> None:
         super().__init__(path, name, path.stat().st_size)
         import pyarrow.parquet as pq
 
-        with _damage_named(name, Exception), pq.ParquetFile(path) as file:
+        with damage_named(name, Exception), pq.ParquetFile(path) as file:
             self._schema = file.schema_arrow
             require_names(self._schema.names, name)
             self._metadata = file.metadata
@@ -107,7 +95,7 @@ class _Parquet(FileRows):
         place = self.columns.index(column)
         if self._metadata.num_columns != len(self.columns):
             return False  # columns within columns
-        with _damage_named(self.name, Exception):
+        with damage_named(self.name, Exception):
             groups = (self._metadata.row_group(n) for n in range(len(self._lengths)))
             each = (group.column(place).statistics for group in groups)
             return any(s is not None and s.has_null_count and s.null_count for s in each)
@@ -117,7 +105,7 @@ class _Parquet(FileRows):
 
         # opened anew for every block: a thread of its own reads it, and many files stay closed
         with (
-            _damage_named(self.name, Exception),
+            damage_named(self.name, Exception),
             pq.ParquetFile(self.path, pre_buffer=False) as file,
         ):
             yield from file.iter_batches(
@@ -132,7 +120,7 @@ class _Arrow(FileRows):
 
         gaps = set[str]()
         with (
-            _damage_named(name, Exception),
+            damage_named(name, Exception),
             pa.memory_map(str(path)) as mapped,
             pa.ipc.open_file(mapped) as file,
         ):
@@ -153,7 +141,7 @@ class _Arrow(FileRows):
         import pyarrow as pa
 
         with (
-            _damage_named(self.name, Exception),
+            damage_named(self.name, Exception),
             pa.memory_map(str(self.path)) as mapped,
             pa.ipc.open_file(mapped) as file,
         ):
