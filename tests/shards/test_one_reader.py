@@ -154,6 +154,10 @@ REFUSED = {
         "a,y\n" + "".join(f"1,{n}.5\n" for n in range(40)) + "1,60kg\n",
         r"'60kg' in row 41",
     ),
+    "the first of several": (
+        "a,y\n" + "".join(f"1,{n}.5\n" for n in range(20)) + "1,60kg\n1,2.5\n1,70kg\n",
+        r"'60kg' in row 21",
+    ),
     "infinity": ("a,y\n1,1.5\n2,inf\n3,2.5\n", r"holds 'inf' in row 2, among numbers"),
     "a gap word": ("a,y\n1,1\n2,n/a\n3,2\n", r"holds 'n/a' in row 2, among numbers.*--task class"),
     "digits beyond 64 bits": ("a,y\n1,1\n2,123456789012345678901\n", r"must fit into 64 bits"),
