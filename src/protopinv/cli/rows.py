@@ -9,8 +9,8 @@ from protopinv.errors import ConfigError, DataError, ModelFileError, ProtoPINVEr
 if TYPE_CHECKING:
     from protopinv.data import Dataset
     from protopinv.data.sources import Split
-    from protopinv.data.text_tables import Written
     from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
+    from protopinv.shards.text import Written
 
 
 def model_at(path: str) -> "ProtoPINVClassifier | ProtoPINVRegressor":
@@ -49,13 +49,9 @@ def _is_model(name: str) -> bool:
 
 def as_written(separator: str | None, encoding: str | None) -> "Written":
     """How a CSV file is written, as far as a user says."""
-    from protopinv.data.text_tables import Written
+    from protopinv.shards.text import Written
 
     separator = {"tab": "\t", "\\t": "\t"}.get(separator or "", separator)
-    if separator is not None and len(separator) != 1:
-        raise ConfigError(
-            f"--separator is one character, or tab. Got {separator!r}. Change it, for example to ;"
-        )
     return Written(separator, encoding)
 
 
@@ -79,22 +75,37 @@ def rows_for(
     names, table = getattr(estimator, "feature_names_in_", None), estimator.table_
     features = None if names is None else list(names)
     of_text = [] if table is None else [c.name for c in table.columns if c.kind == "category"]
+    asked = estimator.target_names_ if is_known else target
+    of_names = _has_names(estimator)
+    if of_names and asked is not None:  # digits are names, too
+        of_text += [asked] if isinstance(asked, str) else asked
     rows = load_data(
         data,
         split=split,
-        target=estimator.target_names_ if is_known else target,
+        target=asked,
         features=features,
         left_out=[] if table is None else [column.name for column in table.left_out],
         needs_target=needs_target,
         weight=weight,
         as_text=of_text,
         written=written,
+        task="classification" if of_names else "auto",
     )
     for line in rows.said:
         say(line)
+    _require_width(estimator, rows)
+    return rows
+
+
+def _has_names(estimator: "ProtoPINVClassifier | ProtoPINVRegressor") -> bool:
+    """Whether the model's classes are text."""
+    classes = getattr(estimator, "classes_", None)
+    return classes is not None and classes.dtype.kind in "OUT"
+
+
+def _require_width(estimator: "ProtoPINVClassifier | ProtoPINVRegressor", rows: "Dataset") -> None:
     if rows.X.shape[1] != estimator.n_features_in_:
         raise DataError(
             f"Rows must have what the model was trained on: {estimator.n_features_in_} features. "
             f"{rows.name} has {rows.X.shape[1]}. Choose the data that belong to the model."
         )
-    return rows

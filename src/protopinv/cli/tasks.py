@@ -6,13 +6,12 @@ import typer
 
 from protopinv.cli.output import say
 from protopinv.errors import ConfigError, DataError
+from protopinv.words import MOST_WHOLE_CLASSES
 
 if TYPE_CHECKING:
     from protopinv.data import Dataset
     from protopinv.estimators.fitting import ProtoPINV
 
-# So many different whole numbers at most are taken for classes.
-MOST_WHOLE_CLASSES = 20
 RULE = (
     "auto: classification for a named set and for a column of text, Booleans or at most "
     f"{MOST_WHOLE_CLASSES} different whole numbers, regression for other numbers; of several "

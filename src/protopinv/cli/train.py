@@ -33,8 +33,8 @@ from protopinv.cli.tasks import Task, chosen_task, estimator_for, sizes_of, vali
 if TYPE_CHECKING:
     from protopinv.callbacks import Callback
     from protopinv.data import Dataset
-    from protopinv.data.text_tables import Written
-    from protopinv.shards import RowSource
+    from protopinv.shards import ArrowRows, RowSource
+    from protopinv.shards.text import Written
     from protopinv.tables import Table
 
 # So many targets tell whether they are classes or numbers.
@@ -110,8 +110,8 @@ def train(
         "resume": resume,
     }
     written = as_written(separator, encoding)
-    source = _source(data, target, drop or (), weight, written)
     names = listed(categorical)
+    source = _source(data, target, drop or (), weight, names, written)
     rows = None
     if source is None:
         rows = load_data(
@@ -122,7 +122,10 @@ def train(
             weight=weight,
             as_text=names,
             written=written,
+            task=task,
         )
+    elif task != "classification":
+        source.require_plain_targets()
     estimator = estimator_for(
         chosen_task(task, rows or _first_targets(source)),
         given,
@@ -139,7 +142,7 @@ def train(
         estimator.fit(source, **watching)
     if not is_first():
         return
-    for line in (*(() if rows is None else rows.said), *told(estimator.table_)):
+    for line in (*_said(rows or source), *told(estimator.table_)):
         say(line)
     if rows is not None:
         estimator.target_names_ = list(rows.targets) or None
@@ -189,32 +192,46 @@ def told(table: "Table | None") -> list[str]:
     return lines if len(lines) <= MOST_TOLD else [*lines[:MOST_TOLD], f"... {len(lines)} in all"]
 
 
+def _said(rows: "Dataset | ArrowRows | None") -> tuple[str, ...]:
+    """What should be heard of how rows were read."""
+    return () if rows is None else rows.said
+
+
 def _source(
-    data: str, target: str | None, drop: Sequence[str], weight: str | None, written: "Written"
-) -> "RowSource | None":
+    data: str,
+    target: str | None,
+    drop: Sequence[str],
+    weight: str | None,
+    as_text: Sequence[str],
+    written: "Written",
+) -> "ArrowRows | None":
     """Rows that are not simply loaded: folders, large files, and whatever several ranks share."""
     from protopinv.data import NAMED
     from protopinv.errors import DataError
     from protopinv.files import is_file, is_folder
-    from protopinv.shards import open_rows
-    from protopinv.shards.formats import SUFFIXES
-    from protopinv.shards.source import IN_MEMORY_BYTES
+    from protopinv.shards import open_rows, source
     from protopinv.train.ranks import expected
 
     path = Path(data)
     if data in NAMED or not (is_file(path) or is_folder(path)):
         return None
-    if is_file(path) and expected() == 1:
-        streamed_only = SUFFIXES.get(path.suffix.lower()) == "arrow"
-        if path.stat().st_size <= IN_MEMORY_BYTES and not streamed_only:
-            return None
+    # a packed file of few bytes with too many rows is refused where it is unpacked
+    is_small = is_file(path) and path.stat().st_size <= source.IN_MEMORY_BYTES
+    if is_small and expected() == 1:
+        return None
     if target is None:
         raise DataError(
             f"A table needs a target column. None was given for {data}. Use --target COLUMN."
         )
-    names = [part.strip() for part in target.split(",") if part.strip()]
-    how: dict[str, Any] = {"separator": written.separator, "encoding": written.encoding}
-    return open_rows(path, names, weight=weight, drop=listed(drop), **how)
+    return open_rows(
+        path,
+        target,
+        weight=weight,
+        drop=drop,
+        as_text=as_text,
+        separator=written.separator,
+        encoding=written.encoding,
+    )
 
 
 def _first_targets(source: "RowSource | None") -> "Dataset":

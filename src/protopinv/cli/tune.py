@@ -82,6 +82,7 @@ def tune(
         weight=weight,
         as_text=names,
         written=as_written(separator, encoding),
+        task=task,
     )
     chosen = chosen_task(task, rows)
     estimator = estimator_for(

@@ -9,10 +9,11 @@ import numpy as np
 
 from protopinv.data.dataset import Dataset
 from protopinv.data.images import FASHION_MNIST, MNIST, folder_of, load_images, places
-from protopinv.data.tables import STDIN, load_table
-from protopinv.data.text_tables import Written
+from protopinv.data.tables import load_table
 from protopinv.errors import DataError
 from protopinv.files import is_file
+from protopinv.shards.formats import STDIN
+from protopinv.shards.text import Written
 
 Split = Literal["train", "test"]
 NAMED = ("digits", MNIST.name, FASHION_MNIST.name)
@@ -49,13 +50,15 @@ def load_data(
     weight: str | None = None,
     as_text: Sequence[str] = (),
     written: Written | None = None,
+    task: str = "auto",
 ) -> Dataset:
     """``digits``, ``mnist`` or ``fashion-mnist`` in their split, or a table, all of its rows.
 
     Of a table, ``target`` is taken apart; ``features`` names the columns to use, by default all
     others but those in ``drop``. Without ``needs_target`` a table may come without one. Several
     targets are named with commas. ``weight`` names the column that says what each row counts. Text
-    is read as ``written``, and columns ``as_text`` stay what they are there.
+    is read as ``written``, and columns ``as_text`` stay what they are there. The ``task`` says
+    whether a target of numbers may hold names, too.
     """
     if source in NAMED and weight is not None:
         raise DataError(
@@ -71,10 +74,10 @@ def load_data(
         if source == images.name:
             return load_images(images, split)
     path = Path(source)
-    if source != STDIN and not is_file(path):
+    if path != STDIN and not is_file(path):
         raise DataError(
-            f"Data must be a CSV or Parquet file, - for stdin, or one of {', '.join(NAMED)}. "
-            f"There is no file {source}. Check the path."
+            "Data must be a CSV, Parquet or Arrow file, - for stdin, or one of "
+            f"{', '.join(NAMED)}. There is no file {source}. Check the path."
         )
     if needs_target and target is None:
         raise DataError(
@@ -89,6 +92,7 @@ def load_data(
         weight=weight,
         as_text=as_text,
         written=written,
+        task=task,
     )
 
 

@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from protopinv.errors import ConfigError, DataError, TrainingError
+from protopinv.shards.labels import exact_numbers
 from protopinv.train.config import LARGEST
 
 
@@ -73,6 +75,18 @@ def torch_ready(X: NDArray[Any]) -> NDArray[Any]:
     return X if native else X.astype(np.float64)
 
 
+def exact_targets(y: Any) -> Any:
+    """Targets as they came, but whole numbers that would become floats on their way to numpy."""
+    if isinstance(y, list | tuple) and y and all(type(label) is int for label in y):
+        return exact_numbers(y)
+    if hasattr(y, "iloc") and getattr(y, "ndim", 0) == 1:
+        column = nw.from_native(y, series_only=True)
+        if column.dtype.is_integer() and not column.is_null().any():
+            kind = np.uint64 if column.dtype.is_unsigned_integer() else np.int64
+            return y.to_numpy(dtype=kind) if str(y.dtype) != np.dtype(kind).name else y
+    return y
+
+
 def plain_labels(y: NDArray[Any]) -> NDArray[Any]:
     """Labels as booleans, numbers or strings, the kinds that can be sorted, saved and compared."""
     if y.dtype.kind in "OT":
@@ -80,7 +94,7 @@ def plain_labels(y: NDArray[Any]) -> NDArray[Any]:
         if kinds == {str}:
             return y.astype(object)
         if kinds and kinds <= {bool, int, float}:
-            return np.array(y.tolist())
+            return exact_numbers(y.tolist())
         came = ", ".join(sorted(kind.__name__ for kind in kinds))
     elif y.dtype.kind in "biufU":
         return y

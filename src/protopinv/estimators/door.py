@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from protopinv.errors import ConfigError, DataError, ProtoPINVError
-from protopinv.estimators.checks import resolve_device, torch_ready
+from protopinv.estimators.checks import exact_targets, resolve_device, torch_ready
 from protopinv.features import Front, map_side
 from protopinv.network import Network
 from protopinv.objective import Objective
@@ -99,7 +99,7 @@ class NetworkEstimator(BaseEstimator):
         Rows of weight zero are left out here, so that nothing behind this ever sees them. Without
         ``reset`` columns must be those of the last fit.
         """
-        scratch = copy.copy(self)
+        scratch, y = copy.copy(self), exact_targets(y)
         with data_errors():
             several = target_columns(y) > 1
             X, y = validate_data(

@@ -9,7 +9,7 @@ from sklearn import metrics
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from protopinv.errors import DataError
-from protopinv.estimators.checks import plain_labels
+from protopinv.estimators.checks import exact_targets, plain_labels
 from protopinv.estimators.classes import few
 from protopinv.estimators.door import checked_weight, data_errors
 from protopinv.objective import Labels, Numbers
@@ -123,7 +123,7 @@ def _of_classes(
     y: Any,
     weight: NDArray[np.float64],
 ) -> Evaluation:
-    y = plain_labels(column_or_1d(y))
+    y = plain_labels(column_or_1d(exact_targets(y)))
     unknown = [label for label in np.unique(y).tolist() if label not in classes.tolist()]
     if unknown:
         raise DataError(
@@ -212,7 +212,9 @@ def reliability(estimator: Any, X: Any, y: Any) -> Reliability:
     probabilities = estimator.predict_proba(X)
     if isinstance(estimator.objective_, Labels):
         return Reliability.of(probabilities.ravel(), np.asarray(y).ravel() == 1)
-    right = estimator.classes_[probabilities.argmax(axis=1)] == plain_labels(column_or_1d(y))
+    right = estimator.classes_[probabilities.argmax(axis=1)] == plain_labels(
+        column_or_1d(exact_targets(y))
+    )
     return Reliability.of(probabilities.max(axis=1), right)
 
 

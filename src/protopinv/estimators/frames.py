@@ -12,6 +12,7 @@ from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import validate_data
 
 from protopinv.errors import ConfigError, DataError
+from protopinv.estimators.checks import exact_targets
 from protopinv.estimators.door import (
     Checked,
     checked_weight,
@@ -48,7 +49,7 @@ def checked_frame(
 
     If it ``grows``, values it has never seen are added to it, and X may be an array.
     """
-    scratch = copy.copy(estimator)
+    scratch, y = copy.copy(estimator), exact_targets(y)
     with data_errors():
         # a table that is kept needs the columns it was made of
         validate_data(scratch, X, reset=known is None, skip_check_array=True)

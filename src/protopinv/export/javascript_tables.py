@@ -7,7 +7,8 @@ from protopinv.export.encode import Encode
 from protopinv.export.text import js_floats, js_value
 from protopinv.tables import Category, Column, Date
 from protopinv.tables.parts import Curve, Filled, Flag, Look, Part, Wave, Week
-from protopinv.tables.values import GAPS, ISO
+from protopinv.tables.values import ISO
+from protopinv.words import GAPS
 
 # What strptime's directives are, as JavaScript reads them.
 FORMS = {

@@ -16,7 +16,7 @@ from protopinv.tables.parts import (
     Wave,
     Week,
 )
-from protopinv.tables.values import GAPS
+from protopinv.words import GAPS
 
 # What a graph answers with, and what is no name; a column that is called so gets another.
 ANSWERS = frozenset(("label", "probabilities", "variable", ""))

@@ -14,6 +14,7 @@ from protopinv.estimators.evaluation import Reliability, evaluate
 from protopinv.objective import Classes, Numbers
 from protopinv.report.charts import Axes, bars, density, number, reliability
 from protopinv.report.content import Fact, names_of
+from protopinv.tables import frame_columns, is_frame
 
 # Importance is measured on so many rows, shuffled so often.
 IMPORTANCE_ROWS, REPEATS = 2_000, 5
@@ -181,12 +182,9 @@ def _hardest(
 
 def _row(X: Any, place: int) -> str:
     """One row as text, of a frame with the names of its columns."""
-    columns = getattr(X, "columns", None)
-    if columns is None:
+    if not is_frame(X):
         return ", ".join(f"{value:g}" for value in np.asarray(X[place]).ravel()[:40].tolist())
-    part = X.iloc[place] if hasattr(X, "iloc") else X[place]
-    cells = part.to_numpy().ravel().tolist() if hasattr(part, "to_numpy") else part
-    return ", ".join(f"{name} = {value}" for name, value in zip(columns, cells, strict=False))
+    return ", ".join(f"{name} = {column[place]}" for name, column in frame_columns(X).items())
 
 
 def importance(estimator: Any, X: Any, y: Any) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
+from protopinv.shards.labels import exact_numbers
 from protopinv.shards.source import IN_MEMORY_BYTES, Block, Piece, RowSource, Wanted, placed
 
 # Rows of an array that count as a block: numbers enough to be read at a good pace.
@@ -26,7 +27,8 @@ class ArrayRows(RowSource):
         self, X: Any, y: Any, sample_weight: Any = None, *, memory: int = IN_MEMORY_BYTES
     ) -> None:
         self._X: Any = X if hasattr(X, "shape") else np.asarray(X)
-        self._y = y if isinstance(y, np.ndarray) else np.asarray(y)
+        is_list = isinstance(y, list) and bool(y) and all(type(label) is int for label in y)
+        self._y = exact_numbers(y) if is_list else np.asarray(y)
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         self._weight = weight
         if self._X.ndim != 2:

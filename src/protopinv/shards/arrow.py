@@ -1,7 +1,6 @@
 """Parquet, Arrow and CSV files, read by pyarrow a row group or a stretch of rows at a time."""
 
 import copy
-import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +11,14 @@ from numpy.typing import NDArray
 
 from protopinv.errors import DataError
 from protopinv.optional import require
-from protopinv.shards.formats import FileRows, opened, unreadable
+from protopinv.shards.columns import Place, is_number, labels_of, listed, numbers_of, of_text
+from protopinv.shards.delimited import share_kinds
+from protopinv.shards.file_rows import FileRows
+from protopinv.shards.formats import opened
 from protopinv.shards.source import IN_MEMORY_BYTES, Block, Piece, RowSource, Wanted, placed
+from protopinv.shards.targets import Targets, cast_targets, together, without_blanks
+from protopinv.shards.text import Written
+from protopinv.words import hint
 
 # Rows are taken from a file about so many at a time, whatever is asked for.
 LEAST_ROWS = 1_024
@@ -31,55 +36,103 @@ class ArrowRows(RowSource):
         targets: Sequence[str],
         *,
         features: Sequence[str] | None = None,
+        left_out: Sequence[str] = (),
         drop: Sequence[str] = (),
         weight: str | None = None,
-        separator: str | None = None,
-        encoding: str | None = None,
+        as_text: Sequence[str] = (),
+        written: Written | None = None,
         root: Path | None = None,
         memory: int = IN_MEMORY_BYTES,
         cache: str | Path | None = "auto",
     ) -> None:
-        require("pyarrow", extra="stream", why="Reading rows that need not fit in memory")
-        self._files = {_name(path, root): opened(path, separator, encoding) for path in files}
-        # a file without rows may not know its types
-        full = [item for item in self._files.items() if any(n for _, n in item[1].blocks())]
-        first_name, first = next(iter(full or self._files.items()))
-        self._check_columns(first.columns, targets, "The target must be a column", first_name)
-        named = [] if weight is None else [weight]
-        self._check_columns(first.columns, named, "The weight must be a column", first_name)
-        self._check_columns(first.columns, drop, "A column to drop must be there", first_name)
-        taken = {*targets, *named, *drop}
-        self._features = [name for name in first.columns if name not in taken]
-        if features is not None:
-            self._features = list(features)
-            twice = [name for name in self._features if name in taken]
-            if twice:
-                raise DataError(
-                    f"A feature must be no target, no weight and not dropped. {twice[0]!r} is. "
-                    "Leave it out of the features."
-                )
-            rule = "Every feature must be a column"
-            self._check_columns(first.columns, self._features, rule, first_name)
-        if not self._features:
-            raise DataError(
-                f"Rows must have at least one feature. {first_name} has none beside the target. "
-                "Check its columns."
+        require("pyarrow", extra="table", why="Reading a table")
+        self._as_text = frozenset(as_text)
+        self._files = {
+            _name(path, root): opened(
+                path,
+                _name(path, root),
+                written or Written(),
+                targets=lambda columns: listed(targets, columns),
+                as_text=as_text,
             )
-        self._targets, self._weight = list(targets), weight
-        self.names = tuple(self._features)
-        self.n_features = len(self._features)
-        self.target_names, self.is_column = tuple(targets), len(targets) == 1
+            for path in files
+        }
+        share_kinds(list(self._files.values()))
+        # a file without rows may not know its types
+        full = [item for item in self._files.items() if item[1].n_rows]
+        first_name, first = next(iter(full or self._files.items()))
+        self._targets, self._weight = listed(targets, first.columns), weight
+        drop = listed(drop, first.columns)
+        self._check_named(first.columns, drop, first_name)
+        self._absent = [name for name in left_out if name not in first.columns]
+        self._features = self._chosen(first.columns, features, drop, first_name)
+        self.names, self.n_features = tuple(self._features), len(self._features)
+        self.target_names, self.is_column = tuple(self._targets), len(self._targets) == 1
         self.memory, self.cache = memory, cache
         kinds = self._check_types(first_name, first)
-        self.blocks = placed(
-            [
-                Block(name, number, n_rows, start)
-                for name, file in self._files.items()
-                for number, (start, n_rows) in enumerate(file.blocks())
-            ]
-        )
-        self.n_bytes = sum(file.n_bytes for file in self._files.values())
-        self.is_framed = not all(_is_number(kinds[name]) for name in self._features)
+        plain = not self._absent and all(is_number(kinds[name]) for name in self._features)
+        # numbers with gaps are no numbers yet
+        self.is_framed = not plain or self._has_gaps()
+        self._join_files()
+
+    def _join_files(self) -> None:
+        """Take together what all files hold: rows, targets, and what should be said of them."""
+        blocks = [
+            Block(name, number, n_rows, start)
+            for name, file in self._files.items()
+            for number, (start, n_rows) in enumerate(file.blocks())
+        ]
+        self.blocks, files = placed(blocks), self._files.values()
+        self.n_bytes = sum(file.n_bytes for file in files)
+        self.said = tuple(dict.fromkeys(line for file in files for line in file.said))
+        labels = {
+            name: together(file.labels.get(name, Targets()) for file in files)
+            for name in self._targets
+        }
+        self._labels = {name: each for name, each in labels.items() if each != Targets()}
+
+    def _check_named(self, there: Sequence[str], drop: Sequence[str], file: str) -> None:
+        """Raise DataError for a target, a weight or a column to drop that is not there."""
+        named = [] if self._weight is None else [self._weight]
+        used = [*self._targets, *named]
+        rule = "The target must be a column of the table"
+        self._check_columns(there, self._targets, rule, file, drop)
+        rule = "The weight must be a column of the table"
+        self._check_columns(there, named, rule, file, self._targets)
+        self._check_columns(there, drop, "A column to drop must be in the table", file, used)
+        both = [name for name in drop if name in used]
+        if both:
+            raise DataError(
+                f"A column cannot be used and left out. {both[0]!r} is a target or a weight, and "
+                "is to be dropped. Leave it out of one of them."
+            )
+
+    def _chosen(
+        self,
+        there: Sequence[str],
+        features: Sequence[str] | None,
+        drop: Sequence[str],
+        file: str,
+    ) -> list[str]:
+        """The columns that are features; some may be ``_absent``."""
+        used = {*self._targets, *([self._weight] if self._weight else []), *drop}
+        chosen = [name for name in there if name not in used]
+        if features is not None:
+            chosen = list(features)
+            present = [name for name in chosen if name not in self._absent]
+            self._check_columns(there, present, "Every feature must be a column", file)
+        n_rows = sum(each.n_rows for each in self._files.values())
+        if not chosen or n_rows == 0:
+            raise DataError(
+                f"A table must have at least one row and one feature. {file} has {n_rows} rows "
+                f"and {len(chosen)} feature columns. Check the file and its first line."
+            )
+        return chosen
+
+    def _has_gaps(self) -> bool:
+        """Whether features are empty in some rows."""
+        there = [name for name in self._features if name not in self._absent]
+        return any(file.has_gaps(name) for file in self._files.values() for name in there)
 
     def with_columns(self, names: Sequence[str], *, framed: bool) -> "ArrowRows":
         """These columns alone, in this order, as frames or as numbers."""
@@ -99,9 +152,11 @@ class ArrowRows(RowSource):
 
         for batch, done in self._batches(block, wanted):
             piece = self._piece(block, batch, done, replace(wanted, features=False))
-            names = self._features if wanted.features else []
-            table = pa.Table.from_batches([batch]).select(names)
-            yield piece._replace(X=table.cast(pa.schema(map(_of_text, table.schema))))
+            table = pa.Table.from_batches([batch])
+            for name in self._absent:
+                table = table.append_column(name, pa.nulls(len(table), pa.string()))
+            table = table.select(self._features if wanted.features else [])
+            yield piece._replace(X=table.cast(pa.schema(map(of_text, table.schema))))
 
     def load(self) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
         """All rows at once; those that are not all numbers as a table of Arrow."""
@@ -119,16 +174,12 @@ class ArrowRows(RowSource):
         """Record batches of a block, each with the number of rows before it."""
         columns = [*self._targets, *([] if self._weight is None else [self._weight])]
         if wanted.features:
-            columns = [*self._features, *columns]
+            columns = [*(name for name in self._features if name not in self._absent), *columns]
         rows, done = max(LEAST_ROWS, wanted.rows), 0
-        try:
-            for batch in self._files[block.file].read(block, columns, rows):
-                yield batch, done
-                done += batch.num_rows
-        except (OSError, ValueError) as error:
-            if isinstance(error, DataError):
-                raise
-            raise unreadable(block.file, error) from error
+        # a target may be a feature, too
+        for batch in self._files[block.file].read(block, list(dict.fromkeys(columns)), rows):
+            yield batch, done
+            done += batch.num_rows
         if done != block.n_rows:
             raise DataError(
                 f"A file must stay as it is while it is read. {block.file} had {block.n_rows} rows "
@@ -138,8 +189,7 @@ class ArrowRows(RowSource):
     def fingerprint(self) -> dict[str, Any]:
         """Names, lengths and sizes of all files, and what each says of itself."""
         files = {
-            name: [sum(n for _, n in file.blocks()), file.n_bytes, file.digest()]
-            for name, file in self._files.items()
+            name: [file.n_rows, file.n_bytes, file.digest()] for name, file in self._files.items()
         }
         return {
             "rows": self.n_rows,
@@ -150,28 +200,41 @@ class ArrowRows(RowSource):
         }
 
     def _piece(self, block: Block, batch: Any, done: int, wanted: Wanted) -> Piece:
-        place = _Place(block, done)
+        place = Place(block, done)
         columns = [self._targets[0]] if self.is_column else self._targets
+        rule = "Several targets must be numbers"
         parts = [
-            _labels(batch.column(name), name, place)
+            labels_of(self._target(batch, name), name, place)
             if self.is_column
-            else _numbers(batch.column(name), name, place, "Several targets must be numbers")
+            else numbers_of(self._target(batch, name), name, place, rule)
             for name in columns
         ]
-        y = parts[0] if self.is_column else np.column_stack(parts)
+        nothing = np.empty((batch.num_rows, 0))
+        y = parts[0] if self.is_column else np.column_stack([nothing, *parts])
         weight = None
         if self._weight is not None:
             rule = "Weights must be numbers"
-            weight = _numbers(batch.column(self._weight), self._weight, place, rule)
+            weight = numbers_of(batch.column(self._weight), self._weight, place, rule)
             weight = weight.astype(np.float64)
-        X = np.empty((batch.num_rows, 0))
-        if wanted.features:
-            X = self._matrix(batch, place)
-        return Piece(X, y, weight, done)
+        return Piece(self._matrix(batch, place) if wanted.features else nothing, y, weight, done)
 
-    def _matrix(self, batch: Any, place: "_Place") -> NDArray[Any]:
+    def _target(self, batch: Any, name: str) -> Any:
+        """A column of targets; text that is numbers or truth in all rows of all files as such."""
+        column = batch.column(name)
+        if name not in self._labels or name in self._as_text:
+            return column
+        import pyarrow as pa
+
+        return cast_targets(without_blanks(column.cast(pa.string())), self._labels[name].kind)
+
+    def require_plain_targets(self) -> None:
+        """Raise DataError for a target of numbers in text that some rows hold no number of."""
+        for name, labels in self._labels.items():
+            labels.require_plain(name)
+
+    def _matrix(self, batch: Any, place: "Place") -> NDArray[Any]:
         columns = [
-            _numbers(batch.column(name), name, place, "Features must be numbers")
+            numbers_of(batch.column(name), name, place, "Features must be numbers")
             for name in self._features
         ]
         dtype = np.result_type(*{column.dtype for column in columns})
@@ -181,97 +244,35 @@ class ArrowRows(RowSource):
         return X
 
     def _check_columns(
-        self, there: Sequence[str], names: Sequence[str], rule: str, file: str
+        self,
+        there: Sequence[str],
+        names: Sequence[str],
+        rule: str,
+        file: str,
+        used: Sequence[str] = (),
     ) -> None:
         missing = [name for name in names if name not in there]
-        if not missing:
-            return
-        close = difflib.get_close_matches(missing[0], there, n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else "Check the spelling."
-        few = ", ".join(map(repr, there[:8])) + (", ..." if len(there) > 8 else "")
-        raise DataError(f"{rule}. {file} has no {missing[0]!r}; it has {few}. {hint}")
+        if missing:
+            few = ", ".join(map(repr, there[:8])) + (", ..." if len(there) > 8 else "")
+            free = [name for name in there if name not in used]
+            raise DataError(
+                f"{rule}. {file} has no {missing[0]!r}; it has {few}. {hint(missing[0], free)}"
+            )
 
     def _check_types(self, first_name: str, first: FileRows) -> dict[str, str]:
         """The kinds of all columns; every file must have those of the first, of the same kinds."""
-        names = [*self._features, *self._targets, *([self._weight] if self._weight else [])]
+        features = [name for name in self._features if name not in self._absent]
+        names = [*features, *self._targets, *([self._weight] if self._weight else [])]
         kinds = {name: first.kind(name) for name in names}
         for name, file in self._files.items():
             self._check_columns(file.columns, names, "All files must have the same columns", name)
-            has_rows = any(n for _, n in file.blocks())
             for column, kind in kinds.items():
-                if has_rows and file.kind(column) != kind:
+                if file.n_rows and file.kind(column) != kind:
                     raise DataError(
                         f"All files must have the same columns. {column!r} is {kind} in "
                         f"{first_name} and {file.kind(column)} in {name}. Convert one of them."
                     )
         return kinds
-
-
-class _Place:
-    """Where rows are, for messages; rows are counted from 1, as people count."""
-
-    def __init__(self, block: Block, done: int) -> None:
-        self.file = block.file
-        self._first = block.first + done
-
-    def row(self, number: int) -> str:
-        return f"{self._first + number + 1:,}"
-
-
-def _of_text(field: Any) -> Any:
-    """Text as text, however it is stored."""
-    import pyarrow as pa
-
-    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        kind = pa.string()
-    return pa.field(field.name, kind)
-
-
-def _is_number(kind: str) -> bool:
-    """Whether a column is one to Arrow; Booleans are."""
-    return kind == "bool" or kind.startswith(("int", "uint", "float", "double", "half", "decimal"))
-
-
-def _labels(column: Any, name: str, place: _Place) -> NDArray[Any]:
-    """Targets as numpy has them; text is kept as text."""
-    import pyarrow as pa
-
-    if column.null_count:
-        row = place.row(column.is_null().to_numpy(zero_copy_only=False).argmax())
-        raise DataError(
-            f"Every row needs a target. Column {name!r} of {place.file} is empty in row {row}. "
-            "Fill it or drop the row."
-        )
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    labels: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return labels
-
-
-def _numbers(column: Any, name: str, place: _Place, rule: str) -> NDArray[Any]:
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    kind = column.type
-    if pa.types.is_boolean(kind):
-        column = column.cast(pa.uint8())
-    elif pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise DataError(
-            f"{rule}. Column {name!r} of {place.file} holds {kind} values such as "
-            f"{column[0].as_py()!r}. Encode it as numbers, or leave it out (--drop)."
-        )
-    if column.null_count:
-        row = place.row(column.is_null().to_numpy(zero_copy_only=False).argmax())
-        raise DataError(
-            f"{rule.removesuffix('numbers')}finite numbers. Column {name!r} of {place.file} is "
-            f"empty in row {row}. Fill the gap or drop the row."
-        )
-    numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return numbers.astype(np.float32) if numbers.dtype == np.float16 else numbers
 
 
 def _name(path: Path, root: Path | None) -> str:

@@ -7,9 +7,10 @@ from protopinv.tables.columns import Category, Column, Date, Number
 from protopinv.tables.growing import grown, with_averages
 from protopinv.tables.statistics import FOLDS
 from protopinv.tables.stored import arrays, described, restored
-from protopinv.tables.table import Gathered, Table, checked_kinds, hint, understood
+from protopinv.tables.table import Gathered, Table, checked_kinds, understood
 from protopinv.tables.understand import KINDS, LeftOut
 from protopinv.tables.values import array_columns, frame_columns, is_frame
+from protopinv.words import hint
 
 __all__ = [
     "FOLDS",

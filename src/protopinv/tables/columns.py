@@ -26,7 +26,8 @@ from protopinv.tables.parts import (
     Wave,
     Week,
 )
-from protopinv.tables.values import Numbers, Values, is_gap
+from protopinv.tables.values import Numbers, Values
+from protopinv.words import is_gap
 
 UNKNOWN = -1.0
 AVERAGE = ": average of "

@@ -1,6 +1,5 @@
 """A frame as it is to rows of numbers: understood once, and then the same for every frame."""
 
-import difflib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,8 @@ from protopinv.errors import ConfigError, DataError, UnreadableWarning
 from protopinv.tables.columns import Averaged, Category, Column, Date, Number, one_hot
 from protopinv.tables.statistics import Statistics
 from protopinv.tables.understand import FEW_VALUES, KINDS, LeftOut, Seen, understand
-from protopinv.tables.values import Numbers, Texts, is_gap, values_of
+from protopinv.tables.values import Numbers, Texts, values_of
+from protopinv.words import hint, is_gap
 
 # Averages of so many targets are features, given so many rows for each of them; with fewer rows
 # they are too rough to help.
@@ -197,9 +197,3 @@ def checked_kinds(wanted: Mapping[str, str] | None, names: Sequence[str]) -> dic
                 f"{hint(name, names)}"
             )
     return kinds
-
-
-def hint(name: str, there: Iterable[str]) -> str:
-    """A name that is there and looks like it, or what to check."""
-    close = difflib.get_close_matches(name, list(there), n=1)
-    return f"Did you mean {close[0]!r}?" if close else "Check the spelling."

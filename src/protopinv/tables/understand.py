@@ -16,17 +16,14 @@ from protopinv.tables.values import (
     Numbers,
     Values,
     day_of,
-    is_gap,
-    number_of,
     shown,
 )
+from protopinv.words import NEARLY_ALL, is_gap, number_of
 
 # What a user may say of a column.
 KINDS = ("number", "category", "date", "drop")
-# Text is numbers or dates if nearly all of it can be read as such; the rest are gaps.
-NEARLY_ALL = 0.95
-# Where it would be of no use as text, this share of numbers is enough.
-MOSTLY = 0.5
+# With so many numbers, that a column is not taken as one is said.
+MANY = 0.5
 # So many values get a column each, and so many are told apart at all.
 FEW_VALUES, MOST_VALUES = 30, 10_000
 # So many texts are counted while rows are read.
@@ -152,24 +149,48 @@ _REFUSED = (
 
 
 def _text(seen: Seen, wanted: str | None) -> tuple[Column | LeftOut, str | None]:
-    known = seen.counts
-    numbers = {text: number_of(text) for text in known}
-    share = _share(known, numbers)
-    if share >= (NEARLY_ALL if wanted is None else 1e-9) and wanted != "date":
+    """Numbers or dates if nearly all rows can be read as such, and else a category."""
+    texts = seen.counts
+    least = NEARLY_ALL if wanted is None else 1e-9
+    numbers = {text: number_of(text) for text in texts}
+    share = _share(texts, numbers)
+    if share >= least and wanted != "date":
         return _read_numbers(seen, numbers)
-    for form in DATE_FORMATS if wanted in (None, "date") else ():
-        days = _days(known, form)
-        if days is not None and _share(known, days) >= NEARLY_ALL:
-            read, bad = _readable(known, days)
-            return _date(seen, read, form, gaps=bool(bad)), _said(seen.name, "dates", bad)
+    if wanted != "number":
+        column, said = _text_of_dates(seen, least)
+        if column is not None:
+            return column, said
     if wanted is not None:
-        example = next(iter(known))
+        example = next(iter(texts))
         kind = "a number" if wanted == "number" else "a date"
         raise ConfigError(_REFUSED.format(seen.name, kind, f"text such as {example!r:.40}"))
-    found, said = _category(seen, asked=False)
-    if isinstance(found, LeftOut) and share >= MOSTLY:  # better some numbers than nothing
-        return _read_numbers(seen, numbers)
-    return found, said
+    column, said = _category(seen, asked=False)
+    if isinstance(column, LeftOut) and share >= MANY:
+        column = LeftOut(
+            seen.name,
+            f"{share:.0%} of its values are numbers, and nearly all must be; say that it is a "
+            "number to take the others as gaps",
+        )
+    return column, said
+
+
+def _text_of_dates(seen: Seen, least: float) -> tuple[Column | LeftOut | None, str | None]:
+    """Dates in the form that reads most of them; None if no form reads enough."""
+    read = {form: _days(seen.counts, form) for form in DATE_FORMATS}
+    shares = {form: _share(seen.counts, days) for form, days in read.items() if days is not None}
+    # among equals the first
+    form = max(shares, key=shares.__getitem__, default="")
+    if not form or shares[form] < least:
+        return None, None
+    days, bad = _readable(seen.counts, read[form] or {})
+    said = [_said(seen.name, "dates", bad)]
+    other = form.replace("%m/%d/", "%d/%m/")
+    if other != form and shares.get(other) == shares[form]:
+        said.append(
+            f"column {seen.name!r}: days could be months; it is read as {form}, the month first"
+        )
+    lines = "\n".join(line for line in said if line)
+    return _date(seen, days, form, gaps=bool(bad)), lines or None
 
 
 def _read_numbers(seen: Seen, numbers: Mapping[str, float]) -> tuple[Column | LeftOut, str | None]:

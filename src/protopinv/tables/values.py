@@ -1,7 +1,6 @@
 """One column as it came, as plain values: numbers with NaN for a gap, or text with None for one."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,14 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
+from protopinv.words import number_of
 
 Numbers = NDArray[np.float64]
 Texts = list[str | None]
 
-# Words for "nothing is known", in lower case.
-GAPS = frozenset({"", "?", "-", "--", ".", "na", "n/a", "#n/a", "nan", "null", "none", "missing"})
-# A number as people write it; "007" is a name, not a number.
-NUMBER = re.compile(r"[+-]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 # How dates are written. ISO 8601 is tried first; where a day could be a month, the month leads.
 ISO = "ISO 8601"
 _DAYS = ("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d-%b-%Y", "%d %b %Y", "%b %d, %Y")
@@ -97,20 +93,6 @@ _WRITING: dict[str, Callable[[float], str]] = {
     "boolean": _BOOLEANS.__getitem__,
     "date": _iso,
 }
-
-
-def is_gap(text: str | None) -> bool:
-    """Whether a text says that nothing is known."""
-    return text is None or text.strip().lower() in GAPS
-
-
-def number_of(text: str) -> float:
-    """The number that is written there, 1 and 0 for true and false, or NaN."""
-    text = text.strip()
-    if text.lower() in ("true", "false"):
-        return float(text.lower() == "true")
-    found = float(text) if NUMBER.fullmatch(text) else np.nan
-    return found if math.isfinite(found) else np.nan
 
 
 def day_of(text: str, form: str) -> float:

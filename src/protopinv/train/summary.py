@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
+from protopinv.shards.labels import exact_numbers
 
 # More different labels than these are numbers, not classes.
 MOST_LABELS = 100_000
@@ -87,7 +88,13 @@ class LabelCounts(Summary):
                 "Labels must all be booleans, numbers or strings. Some files hold "
                 f"{' and some '.join(sorted(kind.__name__ for kind in kinds))}. Convert them."
             )
-        return np.unique(np.array(present))
+        fractions = [label for label in present if isinstance(label, float) and label % 1]
+        if fractions:
+            raise DataError(
+                f"Classes must be labels: strings, booleans or whole numbers. Got {fractions[0]}. "
+                "If the target is a quantity, use ProtoPINVRegressor, or --task regression."
+            )
+        return np.unique(exact_numbers(present))
 
 
 @dataclass
