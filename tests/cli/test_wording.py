@@ -40,6 +40,8 @@ def test_a_value_out_of_range_names_its_option(name: str) -> None:
             "Column 'n_prototypes=3' is empty. None was",
             "Column 'n_prototypes=3' is empty. None was",
         ),
+        ("of batch_size.csv, /tmp/batch_size/x.", "of batch_size.csv, /tmp/batch_size/x."),
+        ("or start anew (resume=False).", "or start anew (without --resume)."),
         ("class 'True' of \"batch_size\"", "class 'True' of \"batch_size\""),
         ("The user's weight_penalty is None, true", "The user's --weight-penalty is none, true"),
     ],

@@ -147,11 +147,11 @@ def test_labels_keep_their_text(tmp_path: Path, labels: list[str], wanted: list)
         (
             "a,b\n1,2\n1,2,3,4\n",
             {},
-            r"Line 3 of .* has 4 between ',', the first has 2.*--separator",
+            r"Line 3 of .* has 4 between ',', the first has 2.*separator=",
         ),
         ("a,b,a\n1,2,3\n", {}, r"has 'a' twice in its first line"),
         ("a,b\n1,ü\n", {"encoding": "ascii"}, r"Line 2 of .* is not in ascii"),
-        ("a,b\n1,2\n", {"encoding": "klingon"}, r"known to Python\. Got --encoding klingon"),
+        ("a,b\n1,2\n", {"encoding": "klingon"}, r"known to Python\. Got encoding=.klingon"),
         (" \n", {}, r"is empty"),
     ],
 )
@@ -224,12 +224,12 @@ def test_a_name_that_is_nothing_gives_the_choices() -> None:
 
 def test_a_table_needs_a_target_to_train_on(tmp_path: Path) -> None:
     path = written(TABLE, tmp_path)
-    with pytest.raises(DataError, match=r"needs a target column\..*--target COLUMN"):
+    with pytest.raises(DataError, match=r"needs a target column\..*target=COLUMN"):
         load_data(str(path), split="train")
 
 
 def test_a_named_set_has_its_own_target() -> None:
-    with pytest.raises(DataError, match=r"has its own target\. Got --target foo for digits"):
+    with pytest.raises(DataError, match=r"has its own target\. Got target=.foo. for digits"):
         load_data("digits", split="train", target="foo")
 
 

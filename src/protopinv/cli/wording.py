@@ -35,10 +35,13 @@ SWITCHES = {item.name for item in fields(TrainConfig) if item.type is bool}
 FLAGS = {"examples", "resume"}
 
 # In this order: a parameter with its value; what is quoted, which is the user's own and stays as
-# it is; the name of a parameter where no plain word is meant; a word of Python that is a value.
-ASSIGNED = r"(?P<name>\b[a-z]\w*)=(?P<value>'[^']*'|\([^()]*\)|\[[^\[\]]*\]|[\w+-]+(?:\.\d+)?)"
+# it is; the name of a parameter where no plain word and no part of a path is meant; a word of
+# Python that is a value.
+ALONE, ENDS = r"(?<![\w/.-])", r"(?![\w/-]|\.\w)"
+VALUE = r"(?P<value>'[^']*'|\([^()]*\)|\[[^\[\]]*\]|[\w+-]+(?:\.\d+)?)"
+ASSIGNED = rf"{ALONE}(?P<name>[a-z]\w*)={VALUE}"
 QUOTED = r"(?<!\w)(?P<quoted>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
-NAMED = r"(?P<word>\b[a-z]+(?:_[a-z]+)+\b|^[a-z]+(?= must be)|\bProtoPINV\w+)"
+NAMED = rf"(?P<word>{ALONE}[a-z]+(?:_[a-z]+)+{ENDS}|^[a-z]+(?= must be)|\bProtoPINV\w+)"
 LITERAL = r"(?<=[a-z,] )(?P<literal>None|True|False)\b"
 PARTS = re.compile(f"{ASSIGNED}|{QUOTED}|{NAMED}|{LITERAL}")
 
@@ -61,6 +64,8 @@ def _rewritten(part: re.Match[str]) -> str:
     option = OPTIONS[name]
     if (name in FLAGS or name in SWITCHES) and value == "true":
         return option
+    if name in FLAGS and value == "false":
+        return f"without {option}"
     if name in SWITCHES and value == "false":
         return f"--no-{option[2:]}"
     return f"{option} {value}"
@@ -68,6 +73,8 @@ def _rewritten(part: re.Match[str]) -> str:
 
 def _typed(value: str) -> str:
     """As it is typed behind an option: no quotes, several with commas."""
-    if value[0] in "'([":
-        return value.strip("'()[]").replace(" ", "").rstrip(",")
+    if value[0] == "'":
+        return value.strip("'")
+    if value[0] in "([":
+        return value.strip("()[]").replace(" ", "").rstrip(",")
     return value.lower() if value in ("None", "True", "False") else value

@@ -62,11 +62,11 @@ def load_data(
     """
     if source in NAMED and weight is not None:
         raise DataError(
-            f"A named set has no weights. Got --weight {weight} for {source}. Leave it out."
+            f"A named set has no weights. Got weight={weight!r} for {source}. Leave it out."
         )
     if source in NAMED and target is not None:
         raise DataError(
-            f"A named set has its own target. Got --target {target} for {source}. Leave it out."
+            f"A named set has its own target. Got target={target!r} for {source}. Leave it out."
         )
     if source == "digits":
         return load_digits(split)
@@ -81,7 +81,7 @@ def load_data(
         )
     if needs_target and target is None:
         raise DataError(
-            f"A table needs a target column. None was given for {source}. Use --target COLUMN."
+            f"A table needs a target column. None was given for {source}. Use target=COLUMN."
         )
     return load_table(
         path,

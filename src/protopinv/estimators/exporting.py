@@ -72,7 +72,7 @@ def _warn_of_made_up_rows() -> None:
     warnings.warn(
         ExportWarning(
             "Ranges of int8 should come from rows like those to predict. None were passed, and "
-            "made-up rows took their place. Give training rows: calibration=rows, or --calibrate."
+            "made-up rows took their place. Give training rows: calibration=rows."
         ),
         stacklevel=4,
     )

@@ -76,8 +76,8 @@ def saved_model(estimator: ProtoPINV, *, examples: bool = False) -> model_file.S
     rows = estimator.examples_
     if examples and not len(rows):
         raise ConfigError(
-            "examples=True and --with-examples take training rows along. This model has none: its "
-            "file or pickle had none, or a class was forgotten. Leave it out, or fit again."
+            "examples=True takes training rows along. This model has none: its file or pickle had "
+            "none, or a class was forgotten. Leave it out, or fit again."
         )
     saved = model_file.SavedModel(
         task=task_of(estimator),

@@ -144,14 +144,13 @@ def quantise(description: Description, rows: Rows) -> Quantised:
         warnings.warn(
             ExportWarning(
                 f"Ranges of int8 should come from many rows. There were {len(rows)}. Give some of "
-                "the training rows: calibration=rows, or --calibrate."
+                "the training rows: calibration=rows."
             ),
             stacklevel=2,
         )
     if len(rows) == 0:
         raise ExportError(
-            "Whole numbers are calibrated on rows. None were passed. Give some: "
-            "export(path, dtype='int8', calibration=rows), or --calibrate."
+            "Whole numbers are calibrated on rows. None were passed. Give some: calibration=rows."
         )
     seen = np.asarray(rows, dtype=np.float64)
     entry, (first, name) = _entry(columns, front, *pairs[0], seen, description)

@@ -72,7 +72,7 @@ def numbers_of(column: Any, name: str, place: Place, rule: str) -> NDArray[Any]:
         row, value = _first_text(column)
         raise DataError(
             f"{rule}. Column {name!r} of {place.file} holds {kind} values such as {value!r:.60} "
-            f"in row {place.row(row)}. Encode it as numbers, or leave it out (--drop)."
+            f"in row {place.row(row)}. Encode it as numbers, or drop it."
         )
     if column.null_count:
         at = place.row(column.is_null().to_numpy(zero_copy_only=False).argmax())

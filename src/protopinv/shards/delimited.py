@@ -93,8 +93,8 @@ class DelimitedRows(FileRows):
                     line = self._text.line_at(error.offset)
                     raise DataError(
                         f"A table must be written in its encoding. Line {line:,} of {self.name} "
-                        f"is not in {self._written.encoding or encoding}. Name another with "
-                        "--encoding."
+                        f"is not in {self._written.encoding or encoding}. Say which it "
+                        "is: encoding=NAME."
                     ) from None
             else:
                 break

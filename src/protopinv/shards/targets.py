@@ -98,14 +98,14 @@ class Targets:
             raise DataError(
                 f"Every row needs a target. Column {column!r} of {file} holds {text!r:.60} in row "
                 f"{row + 1:,}, among numbers. Correct it or drop the row; where it is the name of "
-                "a class, say --task classification."
+                "a class, use ProtoPINVClassifier."
             )
         if self.kind == TEXT and self.odd is None and not self.truths:
             huge = self.low if self.low < -(2**63) else self.high
             raise DataError(
                 f"Whole numbers of a target must fit into 64 bits. Column {column!r} holds {huge}. "
-                "Write it with a point if it is a quantity; where it is the name of a class, say "
-                "--task classification."
+                "Write it with a point if it is a quantity; where it is the name of a class, use "
+                "ProtoPINVClassifier."
             )
 
 

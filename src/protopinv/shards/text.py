@@ -30,7 +30,7 @@ PACKED = b"\x1f\x8b"
 LONGEST_ROW = 2**26
 # Bytes of a file that hold the names of its columns.
 HEAD = 2**16
-ADVICE = "Name them with --separator and --encoding, or correct the file."
+ADVICE = "Say separator=SIGN and encoding=NAME, or correct the file."
 BLANK_LINES = re.compile(rb"(?: *(?:\r\n|\r|\n))*")
 
 
@@ -247,7 +247,7 @@ def _checked(encoding: str) -> str:
     # a file in one of the others cannot be read from its middle
     if not is_plain or name in ("utf-7", "hz") or name.startswith("iso2022"):
         raise DataError(
-            f"An encoding must be known to Python. Got --encoding {encoding}. Use for example "
+            f"An encoding must be known to Python. Got encoding={encoding!r}. Use for example "
             "utf-8, cp1252 or utf-16."
         )
     return {"utf-8-sig": "utf-8"}.get(name, name)

@@ -297,7 +297,7 @@ def read(path: Path) -> tuple[dict[str, Any], bool]:
         return {}, True
     raise CheckpointError(
         f"A checkpoint must be whole. {path} cannot be used ({reasons[0]}), nor can "
-        f"{previous(path)} ({reasons[1]}). Put back a copy, or start anew without --resume."
+        f"{previous(path)} ({reasons[1]}). Put back a copy, or start anew (resume=False)."
     )
 
 
@@ -393,5 +393,5 @@ def _require_same(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> N
     raise CheckpointError(
         f"A checkpoint goes on with the same rows and configuration. {path} is of {kind}: "
         f"{name.split('.', 1)[-1]} was {shortened(there)} and is {shortened(here)}{more}. Give "
-        "what it was made with, or start anew without --resume."
+        "what it was made with, or start anew (resume=False)."
     )

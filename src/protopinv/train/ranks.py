@@ -223,7 +223,7 @@ def _named() -> Any:
     except (RuntimeError, ValueError) as error:
         raise RankError(
             f"All ranks of a job must live until it is over. One was lost ({_reason(error)}). Look "
-            "at its log; start again with --resume to go on from the last checkpoint."
+            "at its log; start again with resume=True to resume from the last checkpoint."
         ) from error
 
 

@@ -48,8 +48,8 @@ class LabelCounts(Summary):
         if y.dtype.kind == "f" and not (y == np.trunc(y)).all():
             raise DataError(
                 f"Classes must be labels: strings, booleans or whole numbers. {where} holds "
-                f"{y[y != np.trunc(y)][0]}. If the target is a quantity, use ProtoPINVRegressor, "
-                "or --task regression."
+                f"{y[y != np.trunc(y)][0]}. If the target is a quantity, use "
+                "ProtoPINVRegressor."
             )
         try:
             labels, codes = np.unique(y, return_inverse=True)
@@ -92,7 +92,7 @@ class LabelCounts(Summary):
         if fractions:
             raise DataError(
                 f"Classes must be labels: strings, booleans or whole numbers. Got {fractions[0]}. "
-                "If the target is a quantity, use ProtoPINVRegressor, or --task regression."
+                "If the target is a quantity, use ProtoPINVRegressor."
             )
         return np.unique(exact_numbers(present))
 
