@@ -159,7 +159,7 @@ REFUSED = {
         r"'60kg' in row 21",
     ),
     "infinity": ("a,y\n1,1.5\n2,inf\n3,2.5\n", r"holds 'inf' in row 2, among numbers"),
-    "a gap word": ("a,y\n1,1\n2,n/a\n3,2\n", r"holds 'n/a' in row 2, among numbers.*ProtoPINVClassifier"),
+    "a gap word": ("a,y\n1,1\n2,n/a\n3,2\n", r"'n/a' in row 2, among numbers.*ProtoPINVClassifier"),
     "digits beyond 64 bits": ("a,y\n1,1\n2,123456789012345678901\n", r"must fit into 64 bits"),
     "an unknown target": ("a,z\n1,1\n", r"no 'y'; it has 'a', 'z'\."),
 }
