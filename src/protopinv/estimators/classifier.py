@@ -243,6 +243,11 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
             objective=replace(objective, labels=narrowed(labels)),
         )
 
+    def _check_own_parameters(self) -> None:
+        super()._check_own_parameters()
+        if self.class_weight is not None:
+            check_class_weight(self.class_weight)
+
     def _factors(
         self, checked: Checked, objective: Objective, memory: Memory | None = None
     ) -> Tensor | None:

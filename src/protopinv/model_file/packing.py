@@ -62,6 +62,23 @@ def unpack(
     return Network(tuple(weights), activation)
 
 
+def types_of(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, torch.dtype]:
+    """Every tensor that ``pack`` would make of a network with these layers, and its type."""
+    types: dict[str, torch.dtype] = {}
+    if dtype == "float64":
+        return {str(layer): torch.float64 for layer in range(len(tensors))}
+    for layer in range(len(tensors)):
+        if f"{layer}.bias" not in tensors:
+            break
+        types[f"{layer}.bias"] = torch.float32
+        is_thin = f"{layer}.left" in tensors
+        for name in (f"{layer}.left", f"{layer}.right") if is_thin else (str(layer),):
+            types[name] = DTYPES[dtype]
+            if dtype in ("float16", "int8"):
+                types[f"{name}.scale"] = torch.float32
+    return types
+
+
 def _layer(
     name: str, rows: Tensor, bias: Tensor, dtype: str, *, may_factor: bool = False
 ) -> dict[str, Tensor]:
