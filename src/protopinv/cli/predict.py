@@ -1,6 +1,7 @@
 """protopinv predict: a class, labels or numbers for every row."""
 
 import csv
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -100,7 +101,9 @@ def _write_file(columns: dict[str, list[Any]], path: Path, suffix: str) -> None:
     """In the format that the ending of the file names."""
     if suffix in (".parquet", ".pq"):
         polars = require("polars", extra="table", why="Writing Parquet")
-        polars.DataFrame(columns).write_parquet(path)
+        buffer = io.BytesIO()
+        polars.DataFrame(columns).write_parquet(buffer)
+        path.write_bytes(buffer.getvalue())  # an error of the system is one of Python's then
         return
     with path.open("w", newline="") as stream:
         if suffix in (".jsonl", ".ndjson"):

@@ -110,6 +110,11 @@ class Continuing(Streaming):
             seen = rows.projected(everything, inputs.features.to(device), dtype, device)
             counts = np.ones(len(checked.X)) if checked.weight is None else checked.weight
             Z, weight = seen.X, torch.from_numpy(counts).to(device)
+            if not bool(Z.isfinite().all()):
+                raise DataError(
+                    "Rows must be of a size like those of the fit. Some of these overflow once "
+                    "they are scaled as those were. Leave them out, or fit again."
+                )
             if scales_columns(inputs.features, self.config_):
                 inputs, state, Z = rescaled(inputs, state, Z, weight)
             settings = Settings(

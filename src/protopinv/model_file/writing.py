@@ -13,7 +13,7 @@ from safetensors.torch import save as safetensors_bytes
 from torch import Tensor
 
 from protopinv import tables
-from protopinv.errors import ModelFileError
+from protopinv.errors import ConfigError, ModelFileError
 from protopinv.features import Clip, FeatureMap, Front, Squash, Stem
 from protopinv.files import replacing
 from protopinv.memory import Memory
@@ -25,6 +25,7 @@ from protopinv.model_file.reading import (
     MAJOR,
     MINOR,
     MOST_HEADER_BYTES,
+    MOST_LISTED,
     MOST_LONG_BYTES,
     NEVER_LONG,
 )
@@ -43,6 +44,7 @@ LONG_BYTES = 2**14
 
 def save(model: SavedModel, path: str | Path, *, written_by: str) -> None:
     """Write the file whole or not at all."""
+    model = replace(model, history=_thinned(model.history))
     header, long = _divided(_header(model, written_by))
     parts = {**_parts(model), LONG.removesuffix("."): long}
     if (
@@ -92,7 +94,13 @@ def _parts(model: SavedModel) -> dict[str, Mapping[str, Tensor]]:
     features = model.features if model.bank is not None else _unprojected(model.features)
     packed = pack(model.network, model.features, model.dtype)
     network = unpack(packed, model.features, model.network.activation, model.dtype)
+    if not all(bool(W.isfinite().all()) for W in network.weights):
+        raise ConfigError(
+            f"The weights of a model must fit into its type of number, which {model.dtype} is too "
+            "small for. Use float64."
+        )
     outputs = replace(model, network=network).outputs(model.examples)
+    is_answered = outputs.isfinite().all(1)
     epochs = (*EPOCHS, *(name for name in APART if model.history.get(name)))
     return {
         **{name: _tensors_of(model.front, kind) for name, kind in FRONTS.items()},
@@ -102,10 +110,25 @@ def _parts(model: SavedModel) -> dict[str, Mapping[str, Tensor]]:
         "table": {} if model.table is None else _tensors_of_arrays(tables.arrays(model.table)),
         "memory": {} if model.memory is None else model.memory.tensors(),
         "last_bank": {} if model.last_bank is None else model.last_bank.tensors(),
-        "examples": {"rows": model.examples, "outputs": outputs},
+        "examples": {"rows": model.examples[is_answered], "outputs": outputs[is_answered]},
         "history": {
             name: torch.tensor(model.history[name], dtype=torch.float64) for name in epochs
         },
+    }
+
+
+def _thinned(history: Mapping[str, Any]) -> dict[str, Any]:
+    """Every so many epochs of a history that is longer than a file may have it."""
+    epochs = {name: v for name, v in history.items() if name in (*EPOCHS, *APART) and v}
+    n_numbers = sum(np.size(values[0]) * len(values) for values in epochs.values())
+    every = -(-n_numbers // MOST_LISTED)
+    if every <= 1:
+        return dict(history)
+    places = {name: history[name] for name in ("best_epoch", "kept_epoch")}
+    return {
+        **history,
+        **{name: values[::every] for name, values in epochs.items()},
+        **{name: place and place // every for name, place in places.items()},
     }
 
 
