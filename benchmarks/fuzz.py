@@ -10,13 +10,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import date
+from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import polars as pl
 import torch
 
 from benchmarks.damage import mutated
@@ -82,12 +83,9 @@ def stages(model: Any, path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "evaluate", lambda: evaluate(model, X, y)
     yield "inspect", lambda: summary(path)
     for dtype in DTYPES:
-        yield (
-            f"save {dtype}",
-            lambda dtype=dtype: again(model, path.with_name("a.safetensors"), dtype),
-        )
+        yield f"save {dtype}", partial(again, model, path.with_name("a.safetensors"), dtype)
     for ending in ("c", "onnx", "mjs", "safetensors"):
-        yield ending, lambda ending=ending: model.export(path.with_name(f"b.{ending}"))
+        yield ending, partial(model.export, path.with_name(f"b.{ending}"))
     yield "c int8", lambda: model.export(path.with_name("b.c"), dtype="int8")
     yield "report", lambda: render(model, X, y, name="m", rows=True, today=date(2026, 1, 1))
     yield "to_sklearn", model.to_sklearn
@@ -120,10 +118,8 @@ def rows_for(model: Any, n: int = 12) -> tuple[Any, Any]:
     if model.table_ is None:
         X: Any = made_up(saved, n).double().numpy()
     else:
-        X = pd.DataFrame({c.name: _cells(c, n) for c in model.table_.columns})
-        for column in model.table_.left_out:
-            X[column.name] = "1"
-        X = X[list(model.table_.names)]
+        cells = {column.name: _cells(column, n) for column in model.table_.columns}
+        X = pl.DataFrame({name: cells.get(name, ["1"] * n) for name in model.table_.names})
     places = np.arange(n)
     if isinstance(objective, Classes):
         return X, objective.labels[places % len(objective.labels)]
@@ -137,8 +133,8 @@ def _cells(column: Any, n: int) -> list[Any]:
     if isinstance(column, Category):
         return [column.values[place % column.n_values] for place in range(n)]
     if isinstance(column, Date):
-        return [np.datetime64("2020-03-01") + place for place in range(n)]
-    return np.linspace(column.low, column.high, n).tolist()
+        return [date(2020, 3, 1) + timedelta(days=place) for place in range(n)]
+    return [float(number) for number in np.linspace(column.low, column.high, n)]
 
 
 def measure_fuzz(

@@ -17,8 +17,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from protopinv.errors import ConfigError, DataError, ProtoPINVError, TrainingError
-from protopinv.estimators.checks import resolve_device, torch_ready
+from protopinv.errors import ConfigError, DataError, ProtoPINVError
+from protopinv.estimators.checks import resolve_device, solvable, torch_ready
 from protopinv.features import Front, map_side
 from protopinv.network import Network
 from protopinv.objective import Objective
@@ -62,14 +62,8 @@ def all_or_nothing(method: Callable[P, T]) -> Callable[P, T]:
         estimator: Any = args[0]
         before = dict(vars(estimator))
         try:
-            return method(*args, **options)
-        except torch.linalg.LinAlgError as error:
-            estimator.__dict__ = before
-            raise TrainingError(
-                "Rows, and what a model knows of earlier ones, must be of a size to calculate "
-                f"with. Here a matrix has no solution ({str(error).strip()[:80]}). Scale the rows, "
-                "or fit again."
-            ) from error
+            with solvable():
+                return method(*args, **options)
         except BaseException:
             estimator.__dict__ = before
             raise

@@ -162,6 +162,8 @@ def labels_of(described: Mapping[str, Any]) -> NDArray[Any]:
             raise UnfitError("classes are not all texts, nor all numbers")
     else:
         found = _typed(found, dtype, labels)
+    if found.dtype.kind == "f" and any(each % 1 or abs(each) >= 2**63 for each in labels):
+        raise UnfitError("classes that are numbers with digits after the point")
     if any(not before < after for before, after in pairwise(labels)):
         raise UnfitError("a class appears twice, or they are not in order")
     return found
