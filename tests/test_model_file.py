@@ -6,6 +6,7 @@ import re
 import resource
 import struct
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -17,8 +18,13 @@ from sklearn.exceptions import NotFittedError
 
 from protopinv import ImageCopies, ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ModelFileError, OutputError
+from protopinv.estimators.saving import TASKS
 from protopinv.model_file import FORMAT
+from protopinv.model_file import summary as summary_module
+from protopinv.model_file.header import ENDINGS, LOSSES
 from protopinv.model_file.summary import summary
+from protopinv.train.config import RegressionLoss
+from protopinv.train.history import Ending
 
 
 @pytest.fixture(scope="module")
@@ -389,3 +395,35 @@ def test_an_unfitted_model_cannot_be_saved(tmp_path: Path) -> None:
     with pytest.raises(NotFittedError):
         ProtoPINVClassifier().save(tmp_path / "m.safetensors")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_history_that_is_too_long_has_every_so_many_epochs_in_its_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load(path)
+    loss, kept = model.history_.loss, model.history_.kept_epoch
+    monkeypatch.setattr("protopinv.model_file.writing.MOST_LISTED", 60)
+    model.save(path)
+    history = load(path).history_
+    assert 1 < history.n_epochs < len(loss)
+    every = -(-len(loss) // history.n_epochs)
+    assert history.loss == loss[::every]
+    assert history.kept_epoch == kept // every
+
+
+@pytest.mark.parametrize("size", [1e-140, 1e60, 1e140])
+@pytest.mark.parametrize("options", [{}, {"scaling": "squash"}, {"scaling": "clip", "memory": 0}])
+def test_rows_beyond_float32_are_no_reason_that_a_file_does_not_load(
+    size: float, options: dict[str, object], blobs, tmp_path: Path
+) -> None:
+    X, y = blobs
+    model = ProtoPINVClassifier(**QUICK, **options).fit(size * X, y)
+    model.save(tmp_path / "m.safetensors")
+    back = load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(back.predict(size * X), model.predict(size * X))
+
+
+def test_words_of_a_file_are_those_of_what_writes_them() -> None:
+    assert get_args(Ending) == ENDINGS
+    assert get_args(RegressionLoss) == LOSSES
+    assert set(summary_module.OUTPUTS) == set(TASKS)

@@ -11,14 +11,10 @@ from torch import Tensor
 
 from protopinv.errors import ConfigError
 from protopinv.features import FeatureMap
+from protopinv.model_file.header import DTYPES as NAMES
 from protopinv.network import Network
 
-DTYPES = {
-    "float64": torch.float64,
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "int8": torch.int8,
-}
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in NAMES}
 # Directions of a matrix that are smaller than the largest by this factor are rounding.
 ROUNDING = 1e-10
 # A matrix of more numbers is not written as factors: who reads it makes it whole again.

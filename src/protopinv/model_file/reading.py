@@ -70,23 +70,7 @@ def read_header(path: Path) -> dict[str, Any]:
         raise ModelFileError(f"A model file must exist. There is none at {path}. Check the path.")
     try:
         with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(0)
-            length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > size - 8:
-                raise ValueError("it is cut off")
-            if length > MOST_HEADER_BYTES:
-                raise ValueError(f"its header has {length:,} bytes")
-            outer = parsed(file.read(length))
-            texts = outer.pop("__metadata__", {})
-            if not isinstance(texts, dict) or not all(isinstance(t, str) for t in texts.values()):
-                raise ValueError("its texts are not texts")
-            if FORMAT not in texts:
-                raise _foreign(path)
-            header = parsed(texts[FORMAT].encode())
-            check_version(header, path)
-            places = _places(outer, size - 8 - length)
-            return {**header, **_long_values(file, 8 + length, places, header)}
+            return _header_of(file, path)
     except ModelFileError:
         raise
     except (ValueError, OSError, RecursionError) as error:
@@ -94,6 +78,26 @@ def read_header(path: Path) -> dict[str, Any]:
             f"A model file must be whole and in safetensors format. {path} is not ({error}). "
             "Copy it again, or train and save the model again."
         ) from error
+
+
+def _header_of(file: BinaryIO, path: Path) -> dict[str, Any]:
+    size = file.seek(0, 2)
+    file.seek(0)
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > size - 8:
+        raise ValueError("it is cut off")
+    if length > MOST_HEADER_BYTES:
+        raise ValueError(f"its header has {length:,} bytes")
+    outer = parsed(file.read(length))
+    texts = outer.pop("__metadata__", {})
+    if not isinstance(texts, dict) or not all(isinstance(t, str) for t in texts.values()):
+        raise ValueError("its texts are not texts")
+    if FORMAT not in texts:
+        raise _foreign(path)
+    header = parsed(texts[FORMAT].encode())
+    check_version(header, path)
+    places = _places(outer, size - 8 - length)
+    return {**header, **_long_values(file, 8 + length, places, header)}
 
 
 def _foreign(path: Path) -> ModelFileError:
