@@ -401,14 +401,14 @@ def test_a_history_that_is_too_long_has_every_so_many_epochs_in_its_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = load(path)
-    loss, kept = model.history_.loss, model.history_.kept_epoch
+    loss, best = model.history_.loss, model.history_.kept_epoch
     monkeypatch.setattr("protopinv.model_file.writing.MOST_LISTED", 60)
     model.save(path)
     history = load(path).history_
     assert 1 < history.n_epochs < len(loss)
     every = -(-len(loss) // history.n_epochs)
     assert history.loss == loss[::every]
-    assert history.kept_epoch == kept // every
+    assert history.kept_epoch == best // every
 
 
 @pytest.mark.parametrize("size", [1e-140, 1e60, 1e140])

@@ -47,9 +47,9 @@ def write_long_names() -> None:
     made = ProtoPINVClassifier(early_stopping=False, scaling="feature", random_state=0, **small)
     made.fit(pd.DataFrame(rows, columns=names), y).save(path)
     frame = pd.DataFrame(rows[:5], columns=names)
-    kept = {"rows": rows[:5].tolist(), "predictions": made.predict(frame).tolist()}
-    kept["probabilities"] = np.round(made.predict_proba(frame), 9).tolist()
-    path.with_suffix(".json").write_text(json.dumps(kept) + "\n")
+    answers = {"rows": rows[:5].tolist(), "predictions": made.predict(frame).tolist()}
+    answers["probabilities"] = np.round(made.predict_proba(frame), 9).tolist()
+    path.with_suffix(".json").write_text(json.dumps(answers) + "\n")
 
 
 def write_continued() -> None:

@@ -65,18 +65,18 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
 
 def _parameters(described: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of an estimator from those of a file; of some the kind is checked here."""
-    given = {name: _tupled(value) for name, value in described.items()}
-    if isinstance(given.get("class_weight"), tuple):
-        given["class_weight"] = dict(described["class_weight"])
-    if given.get("device", "auto") not in ("auto", "cpu"):
-        raise ValueError(f"device {given['device']!r:.20}")
-    seed = given.get("random_state")
+    arguments = {name: _tupled(value) for name, value in described.items()}
+    if isinstance(arguments.get("class_weight"), tuple):
+        arguments["class_weight"] = dict(described["class_weight"])
+    if arguments.get("device", "auto") not in ("auto", "cpu"):
+        raise ValueError(f"device {arguments['device']!r:.20}")
+    seed = arguments.get("random_state")
     if seed is not None and type(seed) is not int:
         raise TypeError(f"random_state {seed!r:.20}")
     check_random_state(seed)
-    if given.get("columns") is not None:
-        checked_kinds(given["columns"], list(given["columns"]))
-    return nested(given)
+    if arguments.get("columns") is not None:
+        checked_kinds(arguments["columns"], list(arguments["columns"]))
+    return nested(arguments)
 
 
 def _fault(saved: SavedModel, estimator: ProtoPINV) -> str | None:

@@ -156,31 +156,31 @@ def labels_of(described: Mapping[str, Any]) -> NDArray[Any]:
     labels, dtype = described["classes"], described["classes_dtype"]
     if len(labels) < 2:
         raise UnfitError("it has fewer than two classes")
-    found = np.array(labels, dtype=object)
+    array = np.array(labels, dtype=object)
     if dtype == "|O":
         if not all(isinstance(label, str) for label in labels):
             raise UnfitError("classes are not all texts, nor all numbers")
     else:
-        found = _typed(found, dtype, labels)
-    if found.dtype.kind == "f" and any(each % 1 or abs(each) >= 2**63 for each in labels):
+        array = _typed(array, dtype, labels)
+    if array.dtype.kind == "f" and any(each % 1 or abs(each) >= 2**63 for each in labels):
         raise UnfitError("classes that are numbers with digits after the point")
     if any(not before < after for before, after in pairwise(labels)):
         raise UnfitError("a class appears twice, or they are not in order")
-    return found
+    return array
 
 
-def _typed(found: NDArray[Any], dtype: str, labels: list[Any]) -> NDArray[Any]:
+def _typed(array: NDArray[Any], dtype: str, labels: list[Any]) -> NDArray[Any]:
     try:
         kind = np.dtype(dtype)
         widest = np.array(labels).dtype if kind.kind == "U" else kind
         if kind.itemsize > widest.itemsize:
             raise UnfitError(f"labels of type {dtype!r:.20}")
-        found = found.astype(kind)
+        array = array.astype(kind)
     except (TypeError, ValueError, OverflowError) as error:
         raise UnfitError(f"labels of type {dtype!r:.20}") from error
-    if found.tolist() != labels:
+    if array.tolist() != labels:
         raise UnfitError("labels that are not of their type")
-    return found
+    return array
 
 
 def _check_targets(described: Mapping[str, Any]) -> None:

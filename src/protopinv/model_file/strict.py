@@ -59,10 +59,10 @@ def _finite(text: str) -> float:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    value = dict(pairs)
+    if len(value) != len(pairs):
         raise ValueError(f"{_twice(name for name, _ in pairs)!r} appears twice in its header")
-    return found
+    return value
 
 
 def _twice(names: Iterable[str]) -> str:
