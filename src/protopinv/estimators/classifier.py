@@ -160,6 +160,11 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
             )
         number = int(places[0])
         memory = state.memory.without(number)
+        if not len(memory.parts):
+            raise DataError(
+                "A class can be forgotten while the memory has rows of others. That of this model "
+                f"has rows of {label!r} alone. Fit again without them."
+            )
         smaller = replace(objective, labels=narrowed(np.delete(objective.labels, number)))
         changed = State(without_output(state.bank, number), memory, smaller, state.n_frozen)
         self._take_state(changed)
