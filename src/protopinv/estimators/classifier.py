@@ -163,7 +163,8 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
         if not len(memory.parts):
             raise DataError(
                 "A class can be forgotten while the memory has rows of others. That of this model "
-                f"has rows of {label!r} alone. Fit again without them."
+                f"has rows of {few(objective.labels[places].tolist())} alone. Fit again without "
+                "them."
             )
         smaller = replace(objective, labels=narrowed(np.delete(objective.labels, number)))
         changed = State(without_output(state.bank, number), memory, smaller, state.n_frozen)
