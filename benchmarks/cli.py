@@ -351,10 +351,10 @@ def fuzz(
     fresh: Fresh = False,
     as_json: AsJson = False,
 ) -> None:
-    """Model files damaged at random: all are refused by our own error, or load."""
+    """Model files damaged at random: each is refused by our own error, or loads and is of use."""
     from benchmarks.fuzz import FuzzPlan, fuzz_table, measure_fuzz
 
-    plan = FuzzPlan(2_000 if quick else files, seed, quick)
+    plan = FuzzPlan(2_000 if quick else files, seed, quick=quick)
     record = measure_fuzz(plan, folder=records, fresh=fresh, say=say)
     _tell(record, fuzz_table, as_json=as_json)
 

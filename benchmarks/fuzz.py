@@ -1,182 +1,140 @@
-"""Model files that were damaged at random, by bytes or by values, and what loading says."""
+"""Model files that were damaged at random, and what loading and all that comes after it says.
 
-import json
-import math
+Whatever comes of a damaged file is an error of ours. What loads all the same must be of use: it
+predicts, is saved again, inspected, described, exported, diagnosed, and goes on learning.
+"""
+
 import resource
-import struct
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import asdict, dataclass
+from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import polars as pl
+import torch
 
+from benchmarks.damage import mutated
+from benchmarks.fuzz_kinds import kinds
 from protopinv import load
 from protopinv.bench.markdown import markdown
 from protopinv.bench.plans import record_name
 from protopinv.bench.record import Cell, Record, Say
-from protopinv.errors import DataError, ModelFileError
+from protopinv.errors import ModelFileError, ProtoPINVError
+from protopinv.estimators import evaluate
 from protopinv.estimators.saving import saved_model
-from protopinv.export import describe
 from protopinv.export.card import card
+from protopinv.model_file import DTYPES, made_up
+from protopinv.model_file.summary import summary
+from protopinv.objective import Classes, Labels
+from protopinv.report.page import render
+from protopinv.tables import Category, Date
 
-WIDE = {"F64": 8, "I64": 8, "F32": 4}
-GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
-ODD: tuple[Any, ...] = (
-    *(None, True, False, 0, 1, -1, 2, 7, 2**31, 2**63, -(2**63), 10**30, 0.5, 1e308, -1e-308),
-    *(
-        "",
-        "x",
-        "auto",
-        "none",
-        "float64",
-        "<f8",
-        "|O",
-        "../..",
-        "\x00",
-        "9" * 400,
-        "classification",
-    ),
-    *([], [0], [1, 2], [[]], [None], {}, {"a": 1}, [0] * 100, "\ud800", "[" * 50),
-)
+# A file may take this much memory, however it is damaged.
+MOST_MEMORY = 2**29
+# Of the files that load this share goes through all that can be done with a model.
+SHARE = 0.2
 
 
 @dataclass(frozen=True)
 class FuzzPlan:
-    """How many files, and the seed."""
+    """How many files, the seed, and the share of those that load which goes through all stages."""
 
     files: int = 200_000
     seed: int = 0
+    share: float = SHARE
     quick: bool = False
 
 
-def mutated(content: bytes, random: np.random.Generator) -> bytes:
-    """The same file with something changed."""
-    how = random.integers(7)
-    if how == 0:
-        return _bytes_changed(content, random)
-    if how == 1:
-        return content[: random.integers(len(content))]
-    if how == 2:
-        return _numbers_changed(content, random)
-    if how == 3:
-        return _shapes_changed(content, random)
-    return _values_changed(content, random, inner=bool(how >= 5))
-
-
-def _bytes_changed(content: bytes, random: np.random.Generator) -> bytes:
-    changed = bytearray(content)
-    (length,) = struct.unpack("<Q", content[:8])
-    # half of them within the header, where it hurts more
-    end = len(content) if random.random() < 0.5 else min(len(content), 8 + length)
-    for place in random.integers(0, end, random.integers(1, 9)):
-        changed[place] = random.integers(256)
-    return bytes(changed)
-
-
-def _parts(content: bytes) -> tuple[dict[str, Any], bytes]:
-    (length,) = struct.unpack("<Q", content[:8])
-    return json.loads(content[8 : 8 + length]), content[8 + length :]
-
-
-def _joined(header: Any, data: bytes) -> bytes:
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + data
-
-
-def _numbers_changed(content: bytes, random: np.random.Generator) -> bytes:
-    """One tensor has numbers of another kind in it."""
-    header, data = _parts(content)
-    names = [name for name in header if name != "__metadata__"]
-    start, stop = header[names[random.integers(len(names))]]["data_offsets"]
-    fill = [b"\xff", b"\x00", b"\x7f\xf0"[::-1], b"\x01"][random.integers(4)]
-    body = (fill * (stop - start))[: stop - start]
-    return _joined(header, data[:start] + body + data[stop:])
-
-
-def _shapes_changed(content: bytes, random: np.random.Generator) -> bytes:
-    """Some tensors have another shape or type, and the file is laid out anew to hold them."""
-    header, data = _parts(content)
-    bodies = {
-        name: data[slice(*entry["data_offsets"])]
-        for name, entry in header.items()
-        if name != "__metadata__"
-    }
-    names = list(bodies)
-    for _ in range(random.integers(1, 4)):
-        name = names[random.integers(len(names))]
-        entry = header[name]
-        if random.random() < 0.3:
-            entry["dtype"] = ["F64", "F32", "I8", "BOOL", "I64"][random.integers(5)]
-        if random.random() < 0.8:
-            odd = [0, 1, 2, 3, 7, 2**20, 2**33, 2**47]
-            shape = [*entry["shape"]] or [1]
-            shape[random.integers(len(shape))] = odd[random.integers(len(odd))]
-            if random.random() < 0.4:
-                shape.append(odd[random.integers(3)])
-            entry["shape"] = shape
-        size = math.prod(entry["shape"]) * WIDE.get(entry["dtype"], 1)
-        bodies[name] = (bodies[name] * 2 + bytes(64) * 2000)[: min(size, 100_000)]
-    at, body = 0, b""
-    for name, raw in bodies.items():
-        header[name]["data_offsets"] = [at, at + len(raw)]
-        at, body = at + len(raw), body + raw
-    return _joined(header, body)
-
-
-def _values_changed(content: bytes, random: np.random.Generator, *, inner: bool) -> bytes:
-    """Some values of the header are odd ones, or gone."""
-    header, data = _parts(content)
-    described = json.loads(header["__metadata__"]["protopinv"])
-    tree = described if inner else header
-    for _ in range(random.integers(1, 4)):
-        _change_somewhere(tree, random)
-    if inner:
-        header["__metadata__"]["protopinv"] = json.dumps(described)
-    return _joined(header, data)
-
-
-def _change_somewhere(tree: Any, random: np.random.Generator) -> None:
-    """Walk down at random, and change what is there."""
-    while True:
-        keys = list(tree) if isinstance(tree, dict) else list(range(len(tree)))
-        if not keys:
-            return
-        key = keys[random.integers(len(keys))]
-        below = tree[key]
-        if isinstance(below, dict | list) and below and random.random() < 0.8:
-            tree = below
-            continue
-        if random.random() < 0.15:
-            del tree[key]
-        else:
-            tree[key] = deepcopy(ODD[random.integers(len(ODD))])
-        return
-
-
-def tried(content: bytes, path: Path) -> bool:
+def tried(content: bytes, path: Path, *, through_all: bool = True) -> bool:
     """Whether a file loads; ModelFileError is what else may come, and nothing more.
 
-    What loads must be of use: it predicts, is described, and has a card.
+    What loads predicts and has a card, or goes through all stages; each may end in an error of
+    ours.
     """
     path.write_bytes(content)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        with suppress(ModelFileError):
+            summary(path)
         try:
             model = load(path)
         except ModelFileError:
             return False
-        saved = saved_model(model)
-        describe(saved)
-        card(saved, "m", "1")
-        with suppress(DataError):  # numbers that overflow are told
-            model.predict(np.zeros((2, model.n_features_in_)))
+        for _, stage in stages(model, path):
+            with suppress(ProtoPINVError):
+                stage()
+            if not through_all:
+                break
     return True
+
+
+def stages(model: Any, path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """All that may be done with a model, by name; what changes it comes last."""
+    X, y = rows_for(model)
+    yield "predict", lambda: model.predict(X)
+    yield "card", lambda: card(saved_model(model), "m", "1")
+    yield "evaluate", lambda: evaluate(model, X, y)
+    yield "inspect", lambda: summary(path)
+    for dtype in DTYPES:
+        yield f"save {dtype}", partial(again, model, path.with_name("a.safetensors"), dtype)
+    for ending in ("c", "onnx", "mjs", "safetensors"):
+        yield ending, partial(model.export, path.with_name(f"b.{ending}"))
+    yield "c int8", lambda: model.export(path.with_name("b.c"), dtype="int8")
+    yield "report", lambda: render(model, X, y, name="m", rows=True, today=date(2026, 1, 1))
+    yield "to_sklearn", model.to_sklearn
+    yield "to_torch", lambda: model.to_torch()(torch.zeros(2, model.n_features_in_))
+    yield "diagnose", model.diagnose
+    yield "lemma", model.check_lemma
+    model.set_params(max_epochs=2, copies=None, device="cpu", verbose=0)
+    yield "partial_fit", lambda: model.partial_fit(X, y)
+    yield "grow", lambda: model.grow(2)
+    yield "prune", lambda: model.prune(2)
+    yield "freeze", lambda: model.freeze(1)
+    if hasattr(model, "forget"):
+        yield "forget", lambda: model.forget(model.classes_[0])
+    yield "partial_fit again", lambda: model.partial_fit(X, y)
+    yield "save at last", lambda: again(model, path.with_name("a.safetensors"), "float64")
+
+
+def again(model: Any, path: Path, dtype: str) -> None:
+    """Save a model, and read it back."""
+    model.save(path, dtype=dtype)
+    try:
+        load(path)
+    except ModelFileError as error:
+        raise AssertionError("what is saved must load") from error
+
+
+def rows_for(model: Any, n: int = 12) -> tuple[Any, Any]:
+    """Rows like those a model knows, and targets for them."""
+    saved, objective = saved_model(model), model.objective_
+    if model.table_ is None:
+        X: Any = made_up(saved, n).double().numpy()
+    else:
+        cells = {column.name: _cells(column, n) for column in model.table_.columns}
+        X = pl.DataFrame({name: cells.get(name, ["1"] * n) for name in model.table_.names})
+    places = np.arange(n)
+    if isinstance(objective, Classes):
+        return X, objective.labels[places % len(objective.labels)]
+    if isinstance(objective, Labels):
+        return X, (places[:, None] + np.arange(objective.n_outputs)) % 2
+    y = np.array(objective.centre) + np.array(objective.spread) * np.sin(places)[:, None]
+    return X, y[:, 0] if objective.is_column else y
+
+
+def _cells(column: Any, n: int) -> list[Any]:
+    if isinstance(column, Category):
+        return [column.values[place % column.n_values] for place in range(n)]
+    if isinstance(column, Date):
+        return [date(2020, 3, 1) + timedelta(days=place) for place in range(n)]
+    return [float(number) for number in np.linspace(column.low, column.high, n)]
 
 
 def measure_fuzz(
@@ -191,30 +149,39 @@ def measure_fuzz(
 
 
 def _fuzz(plan: FuzzPlan, say: Say) -> Cell:
-    random = np.random.default_rng(plan.seed)
-    contents = [path.read_bytes() for path in sorted(GOLDEN.glob("*.safetensors"))]
+    contents = list(kinds().values())
     with TemporaryDirectory() as place:
         path = Path(place) / "m.safetensors"
         for content in contents:
             if not tried(content, path):
                 raise AssertionError("files that were not damaged must load")
         before = peak_memory()
-        began, loaded = time.perf_counter(), 0
+        began, loaded, through = time.perf_counter(), 0, 0
         for number in range(plan.files):
-            loaded += tried(mutated(contents[number % len(contents)], random), path)
-            if number % 20_000 == 0:
+            content, through_all = damaged_file(contents, plan, number)
+            is_loaded = tried(content, path, through_all=through_all)
+            loaded, through = loaded + is_loaded, through + (is_loaded and through_all)
+            if peak_memory() - before > MOST_MEMORY:
+                raise AssertionError(f"file {number} took more memory than any may")
+            if number % 5_000 == 0:
                 say(f"{number} files, {loaded} of them loaded")
-        left = sorted(each.name for each in Path(place).iterdir())
     return {
         "files": plan.files,
         "kinds": len(contents),
         "loaded": loaded,
+        "through_all_stages": through,
         "refused": plan.files - loaded,
         "largest_file": max(map(len, contents)),
         "more_memory_bytes": peak_memory() - before,
-        "files_left_behind": left != ["m.safetensors"],
         "seconds": time.perf_counter() - began,
     }
+
+
+def damaged_file(contents: list[bytes], plan: FuzzPlan, number: int) -> tuple[bytes, bool]:
+    """File ``number`` of a plan, and whether it goes through all stages if it loads."""
+    random = np.random.default_rng((plan.seed, number))
+    through_all = bool(random.random() < plan.share)
+    return mutated(contents[number % len(contents)], random), through_all
 
 
 def peak_memory() -> int:
@@ -225,6 +192,13 @@ def peak_memory() -> int:
 def fuzz_table(record: Mapping[str, Any]) -> list[str]:
     """One line."""
     cell = record["cells"]["files"]
-    memory = f"{cell['more_memory_bytes'] / 2**20:.1f} MB"
-    row = [f"{cell['files']:,}", f"{cell['refused']:,}", f"{cell['loaded']:,}", memory]
-    return markdown(["damaged files", "refused", "loaded all the same", "more memory"], [row])
+    columns = {
+        "damaged files": f"{cell['files']:,}",
+        "refused": f"{cell['refused']:,}",
+        "loaded all the same": f"{cell['loaded']:,}",
+        "more memory": f"{cell['more_memory_bytes'] / 2**20:.1f} MB",
+    }
+    # an earlier version only loaded them
+    if "through_all_stages" in cell:
+        columns["of these through all stages"] = f"{cell['through_all_stages']:,}"
+    return markdown(list(columns), [list(columns.values())])

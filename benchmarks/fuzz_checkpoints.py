@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.fuzz import mutated, peak_memory
+from benchmarks.damage import mutated
+from benchmarks.fuzz import peak_memory
 from protopinv import ProtoPINVClassifier
 from protopinv.bench.markdown import markdown
 from protopinv.bench.plans import record_name

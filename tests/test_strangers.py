@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.fuzz import GOLDEN, mutated, tried
+from benchmarks.fuzz import FuzzPlan, damaged_file, tried
+from benchmarks.fuzz_kinds import GOLDEN, kinds
 from protopinv import load
 from protopinv.errors import DriftWarning, ModelFileError
 from protopinv.model_file.reading import MOST_HEADER_BYTES
@@ -241,11 +242,13 @@ def test_every_released_format_loads_for_ever(path: Path) -> None:
         np.testing.assert_allclose(probabilities, kept["probabilities"], atol=1e-6)
 
 
-def test_mutated_files_are_refused_or_load(tmp_path: Path) -> None:
+def test_damaged_files_are_refused_or_of_use(tmp_path: Path) -> None:
     """A short run; python -m benchmarks fuzz is the long one."""
-    random = np.random.default_rng(0)
-    contents = [path.read_bytes() for path in sorted(GOLDEN.glob("*.safetensors"))]
-    for number in range(1500):
-        content = mutated(contents[number % len(contents)], random)
-        tried(content, tmp_path / "m.safetensors")
-    assert {path.name for path in tmp_path.iterdir()} == {"m.safetensors"}
+    contents, plan = list(kinds().values()), FuzzPlan(seed=1)
+    for content in contents:
+        assert tried(content, tmp_path / "m.safetensors")
+    loaded = 0
+    for number in range(400):
+        content, through_all = damaged_file(contents, plan, number)
+        loaded += tried(content, tmp_path / "m.safetensors", through_all=through_all)
+    assert 0 < loaded < 400

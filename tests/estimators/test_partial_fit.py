@@ -1,5 +1,7 @@
 """What was known is kept, what is new is learned, and bad input changes nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -524,3 +526,23 @@ def test_a_column_has_unit_variance_over_all_rows_once_it_varies(strokes) -> Non
     model.partial_fit(X[y >= 2], y[y >= 2])
     spread = (X[:, 4] - X[:, 4].mean()) * model.features_.scale[4].item()
     assert spread.std() == pytest.approx(1.0, rel=1e-6)
+
+
+def test_rows_that_cannot_be_squared_are_refused_and_the_model_stays(blobs) -> None:
+    X, y = blobs
+    model = ProtoPINVClassifier(n_prototypes=9, hidden_sizes=8, max_epochs=2).fit(X, y)
+    before = model.predict_proba(X)
+    with pytest.raises(DataError, match="too large to be squared once they are scaled"):
+        model.partial_fit(X * 1e200, y)
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
+def test_the_only_class_in_the_memory_is_not_forgotten(blobs) -> None:
+    X, y = blobs
+    model = ProtoPINVClassifier(n_prototypes=9, hidden_sizes=8, max_epochs=2).fit(X, y)
+    for label in (1, 2):  # as a decay near 1 does it
+        model.memory_ = replace(
+            model.memory_, parts=model.memory_.parts.taken(model.memory_.parts.group != label)
+        )
+    with pytest.raises(DataError, match="while the memory has rows of others"):
+        model.forget(0)

@@ -27,6 +27,29 @@ def main() -> None:
         write(kind, f"{kind}-{dtype}", bank=False, dtype=dtype)
     write_frame()
     write_continued()
+    write_long_names()
+
+
+def write_long_names() -> None:
+    """A model of a frame whose names are longer than a header."""
+    path = HERE / "long-names.safetensors"
+    if path.exists():
+        return
+    import pandas as pd
+
+    from protopinv import ProtoPINVClassifier
+
+    random = np.random.default_rng(0)
+    rows = np.round(random.normal(size=(60, 120)), 3)
+    names = [f"column {k}, {'ünïcode ' * 20}" for k in range(120)]
+    y = np.where(rows[:, 0] > 0, "yes", "no")
+    small = {"n_prototypes": 4, "hidden_sizes": 3, "n_members": 1, "max_epochs": 5, "memory": 0}
+    made = ProtoPINVClassifier(early_stopping=False, scaling="feature", random_state=0, **small)
+    made.fit(pd.DataFrame(rows, columns=names), y).save(path)
+    frame = pd.DataFrame(rows[:5], columns=names)
+    answers = {"rows": rows[:5].tolist(), "predictions": made.predict(frame).tolist()}
+    answers["probabilities"] = np.round(made.predict_proba(frame), 9).tolist()
+    path.with_suffix(".json").write_text(json.dumps(answers) + "\n")
 
 
 def write_continued() -> None:

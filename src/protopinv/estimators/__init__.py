@@ -8,8 +8,8 @@ from protopinv.estimators.evaluation import (
     evaluate,
 )
 from protopinv.estimators.images import ConvStem, ImageCopies
+from protopinv.estimators.loading import load
 from protopinv.estimators.regressor import ProtoPINVRegressor
-from protopinv.estimators.saving import load
 
 __all__ = [
     "ConvStem",

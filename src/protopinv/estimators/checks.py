@@ -15,6 +15,8 @@ from protopinv.errors import ConfigError, DataError, TrainingError
 from protopinv.shards.labels import exact_numbers
 from protopinv.train.config import LARGEST
 
+LINALG_ERROR: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
+
 
 def resolve_device(name: str) -> torch.device:
     """The torch device behind "auto", "cpu", "cuda" or the number of a GPU as in "cuda:1"."""
@@ -67,6 +69,21 @@ def memory_named() -> Iterator[None]:
                 "n_components."
             ) from error
         raise
+
+
+@contextmanager
+def solvable() -> Iterator[None]:
+    """Say in our words that a matrix has no decomposition, for numbers that are far too large."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, LINALG_ERROR):
+            raise
+        raise TrainingError(
+            "Rows, and what a model knows of earlier ones, must be of a size to calculate with. "
+            f"Here a matrix cannot be taken apart ({str(error).strip()[:80]}). Scale the rows, or "
+            "fit again."
+        ) from error
 
 
 def torch_ready(X: NDArray[Any]) -> NDArray[Any]:

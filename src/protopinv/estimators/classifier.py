@@ -160,6 +160,12 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
             )
         number = int(places[0])
         memory = state.memory.without(number)
+        if not len(memory.parts):
+            raise DataError(
+                "A class can be forgotten while the memory has rows of others. That of this model "
+                f"has rows of {few(objective.labels[places].tolist())} alone. Fit again without "
+                "them."
+            )
         smaller = replace(objective, labels=narrowed(np.delete(objective.labels, number)))
         changed = State(without_output(state.bank, number), memory, smaller, state.n_frozen)
         self._take_state(changed)
@@ -242,6 +248,11 @@ class ProtoPINVClassifier(ProbabilisticClassifier, Continuing):
             memory=state.memory.renumbered(places, len(labels)),
             objective=replace(objective, labels=narrowed(labels)),
         )
+
+    def _check_own_parameters(self) -> None:
+        super()._check_own_parameters()
+        if self.class_weight is not None:
+            check_class_weight(self.class_weight)
 
     def _factors(
         self, checked: Checked, objective: Objective, memory: Memory | None = None

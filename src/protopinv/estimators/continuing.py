@@ -47,6 +47,8 @@ from protopinv.train.threads import threads_for
 
 # Rows of a long source that are learned at a time.
 SOURCE_ROWS = 50_000
+# Scaled numbers beyond this cannot be squared and added up.
+LARGEST_ROW = 1e150
 # Drawn rows on which a change is judged.
 JUDGED_ROWS = 5_000
 
@@ -110,6 +112,11 @@ class Continuing(Streaming):
             seen = rows.projected(everything, inputs.features.to(device), dtype, device)
             counts = np.ones(len(checked.X)) if checked.weight is None else checked.weight
             Z, weight = seen.X, torch.from_numpy(counts).to(device)
+            if not bool((Z.abs() <= LARGEST_ROW).all()):
+                raise DataError(
+                    "Rows must be of a size like those of the fit. Some of these are too large to "
+                    "be squared once they are scaled as those were. Leave them out, or fit again."
+                )
             if scales_columns(inputs.features, self.config_):
                 inputs, state, Z = rescaled(inputs, state, Z, weight)
             settings = Settings(

@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from protopinv.errors import ConfigError, DataError, ProtoPINVError
-from protopinv.estimators.checks import exact_targets, resolve_device, torch_ready
+from protopinv.estimators.checks import exact_targets, resolve_device, solvable, torch_ready
 from protopinv.features import Front, map_side
 from protopinv.network import Network
 from protopinv.objective import Objective
@@ -62,7 +62,8 @@ def all_or_nothing(method: Callable[P, T]) -> Callable[P, T]:
         estimator: Any = args[0]
         before = dict(vars(estimator))
         try:
-            return method(*args, **options)
+            with solvable():
+                return method(*args, **options)
         except BaseException:
             estimator.__dict__ = before
             raise

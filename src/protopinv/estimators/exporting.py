@@ -20,12 +20,14 @@ from protopinv.estimators.saving import save, saved_model
 from protopinv.export import Exported
 from protopinv.export.writing import Outputs
 from protopinv.model_file import SavedModel
-from protopinv.network import dense
+from protopinv.network import dense, inputs_of, outputs_of
 from protopinv.objective import Classes, Labels, Numbers
 from protopinv.tables import Table
 
 # Made-up rows for the ranges of int8.
 CALIBRATION_ROWS = 1_000
+# Numbers of a matrix that blocks may become: those they stand for may be many times as many.
+MOST_DENSE = 2**26
 # Activations under the names of scikit-learn.
 ACTIVATIONS = {"relu": "relu", "tanh": "tanh", "identity": "identity", "sigmoid": "logistic"}
 
@@ -167,6 +169,12 @@ def to_sklearn(estimator: ProtoPINV) -> Any:
         raise ExportError(
             f"scikit-learn's networks have {', '.join(ACTIVATIONS)}. This model has the activation "
             f"{model.network.activation!r}. Train with activation='relu', or export to ONNX."
+        )
+    sizes = [inputs_of(W) * outputs_of(W) for W in model.network.weights]
+    if max(sizes) > MOST_DENSE:
+        raise ExportError(
+            "scikit-learn's networks have whole matrices. The blocks of this mean of banks would "
+            f"become one of {max(sizes):,} numbers, more than {MOST_DENSE:,}. Export to ONNX."
         )
     layers = [dense(W).numpy() for W in model.network.weights]
     if model.table is not None:

@@ -73,11 +73,6 @@ class ProtoPINVRegressor(RegressorMixin, Continuing):
     def _fit_given(
         self, X: Any, y: Any, sample_weight: Any, callbacks: Callbacks, saving: Saving
     ) -> None:
-        if not isinstance(self.bounded, bool | np.bool_):
-            raise ConfigError(
-                f"bounded must be True or False. Got {self.bounded!r}. Change it, or leave it at "
-                "True."
-            )
         source = self._source_given(X, y, sample_weight, is_more=self._goes_on)
         if source is not None:
             self._fit_numbers_of(source, callbacks, saving)
@@ -131,6 +126,14 @@ class ProtoPINVRegressor(RegressorMixin, Continuing):
         objective = objective.bounded_by(numbers) if self.bounded else objective
         checked = replace(checked, y=numbers)
         return self._update(checked, replace(state, objective=objective), decay, observer)
+
+    def _check_own_parameters(self) -> None:
+        super()._check_own_parameters()
+        if not isinstance(self.bounded, bool | np.bool_):
+            raise ConfigError(
+                f"bounded must be True or False. Got {self.bounded!r}. Change it, or leave it at "
+                "True."
+            )
 
     def _fit_numbers_of(self, source: RowSource, callbacks: Callbacks, saving: Saving) -> None:
         """The same for rows in files."""

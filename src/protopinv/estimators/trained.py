@@ -10,6 +10,7 @@ from torch import Generator, nn
 from protopinv.bank import Bank
 from protopinv.diagnose import Diagnosis, Perturbation, check_lemma, diagnose
 from protopinv.errors import ModelFileError
+from protopinv.estimators.checks import solvable
 from protopinv.estimators.door import NetworkEstimator
 from protopinv.features import FeatureMap
 from protopinv.memory import Memory
@@ -73,7 +74,8 @@ class BankEstimator(NetworkEstimator):
 
     def diagnose(self) -> Diagnosis:
         """Conditioning and sensitivity of every layer's solve, of the first member."""
-        return diagnose(self._bank().member(0), architecture_of(self.config_))
+        with solvable():
+            return diagnose(self._bank().member(0), architecture_of(self.config_))
 
     def check_lemma(self, size: float = 1e-4, seed: int = 0) -> tuple[Perturbation, ...]:
         """How far every layer's weights move when its prototypes do, next to Lemma 1's bound.
@@ -81,7 +83,8 @@ class BankEstimator(NetworkEstimator):
         They are moved in a random direction, by ``size`` times the norm of the prototype matrix.
         """
         bank, generator = self._bank().member(0), Generator().manual_seed(seed)
-        return check_lemma(bank, architecture_of(self.config_), size=size, generator=generator)
+        with solvable():
+            return check_lemma(bank, architecture_of(self.config_), size=size, generator=generator)
 
     def save(
         self,

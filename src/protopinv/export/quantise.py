@@ -9,6 +9,7 @@ A row becomes whole numbers feature by feature, (x - middle) * factor, and bent 
 of where each number begins: no function of math.h is called on the way to a label.
 """
 
+import math
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -344,6 +345,11 @@ def _whole_weights(
 def _range(low: float, high: float) -> tuple[float, int]:
     """Scale and zero point such that int8 reaches from low to high, and has a zero."""
     low, high = min(low, 0.0), max(high, 0.0)
+    if not high - low < math.inf:
+        raise ExportError(
+            "Ranges of int8 must be finite. Numbers inside this model overflow. Give calibration "
+            "rows that are like those of training, or use dtype='float32'."
+        )
     scale = (high - low) / (HIGH - LOW) or 1.0
     return scale, int(np.clip(np.round(LOW - low / scale), LOW, HIGH))
 

@@ -23,6 +23,8 @@ DIRECTION_ROWS = 10_000
 GONE = 1e-6
 # Rows whose tails are looked at together: all at once would be a copy of the data in float64.
 TAIL_ROWS = 4_096
+# Gaussians of a file are no wider, and no farther from zero: beyond this squares overflow.
+MOST_VARIANCE = 1e305
 # A group without rows is divided by this.
 TINY = torch.finfo(torch.float64).tiny
 # Up to so many rows are clustered on the host, where many small steps cost least.
@@ -154,7 +156,8 @@ class Memory:
         # a weight counts as so many rows, whatever its unit
         by_chance = (r + 2 * (2 * r) ** 0.5) * (1 / new + 1 / old.mass) * self.unit
         distance = ((square * off).sum(1) - by_chance).clamp_min(0).sqrt()
-        unlike[here] = torch.erf(distance / 8**0.5)
+        # where rounding leaves no distance nothing speaks for the old rows either
+        unlike[here] = torch.erf(distance / 8**0.5).nan_to_num(1.0)
         return unlike
 
     def _tails(
@@ -442,6 +445,9 @@ class Memory:
             return "the memory has groups that the model has not"
         if not bool((parts.mass > 0).all() and (parts.rows > 0).all()):
             return "the memory has parts without rows"
+        sizes = parts.mean.square().amax(1), parts.covariances().abs().flatten(1).amax(1)
+        if not all(bool((each <= MOST_VARIANCE).all()) for each in sizes):
+            return "the numbers of the memory are too large to be drawn from"
         tails = (self.tail_mean, self.tail_scatter)
         if len({t is None for t in (self.basis, *tails)}) > 1:
             return "the memory has half a tail"

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from protopinv.model_file.examples import made_up
-    from protopinv.model_file.file import load, save
+    from protopinv.model_file.file import load, unfit
     from protopinv.model_file.packing import DTYPES
     from protopinv.model_file.reading import FORMAT
     from protopinv.model_file.saved import SavedModel
+    from protopinv.model_file.writing import save
 
-__all__ = ["DTYPES", "FORMAT", "SavedModel", "load", "made_up", "save"]
+__all__ = ["DTYPES", "FORMAT", "SavedModel", "load", "made_up", "save", "unfit"]
 
 # Imported when they are first used: a look at a file needs no torch.
 _HOME = {
@@ -22,7 +23,8 @@ _HOME = {
     "SavedModel": "saved",
     "load": "file",
     "made_up": "examples",
-    "save": "file",
+    "save": "writing",
+    "unfit": "file",
 }
 
 

@@ -13,6 +13,8 @@ from protopinv.tables.columns import Column
 MADE_UP = 32
 # All that are stored take no more than this.
 MOST_BYTES = 2**16
+# Numbers of all rows at most, however many are asked for.
+MOST_NUMBERS = 2**25
 # Noise on replayed rows, in standard deviations: those of a class with one row are too like it.
 NOISE = 0.1
 # Share of gaps in a column that had some.
@@ -20,17 +22,21 @@ GAPS = 0.125
 
 
 def made_up(model: SavedModel, n: int | None = None) -> Tensor:
-    """Rows like the examples, in float32, drawn from what the model knows of its columns.
+    """Rows like the examples, drawn from what the model knows of its columns.
+
+    There are fewer than ``n`` if they are very long. They are in float32, or in float64 where that
+    cannot hold them.
 
     Every column of a frame is drawn by itself between its limits. Rows of numbers are drawn from
     the replay memory, or from mean and scale of every feature where there is none.
     """
     if n is None:
         n = max(1, min(MADE_UP, MOST_BYTES // (4 * model.n_features)))
+    n = min(n, max(MADE_UP, MOST_NUMBERS // model.n_features))
     generator, front = Generator().manual_seed(0), model.front
     if model.table is not None and not model.table.is_plain:
         columns = [_codes(column, n, generator) for column in model.table.columns]
-        return torch.stack(columns, 1).float()
+        return _narrowed(torch.stack(columns, 1))
     low, high = model.image_range or (0.0, 1.0)
     if isinstance(front, Stem):
         return low + (high - low) * torch.rand(n, model.n_inputs, generator=generator)
@@ -44,7 +50,15 @@ def made_up(model: SavedModel, n: int | None = None) -> Tensor:
         rows = features.unproject((drawn + noise).to(features.mean))
     if isinstance(front, Bent):
         rows = front.restored(rows)
-    return (rows if model.image_range is None else rows.clamp(low, high)).float()
+    return _narrowed(rows if model.image_range is None else rows.clamp(low, high))
+
+
+def _narrowed(rows: Tensor) -> Tensor:
+    """In float32 where it holds them; numbers that are too large for any type are its largest."""
+    most = torch.finfo(torch.float64).max
+    rows = rows.clamp(-most, most)
+    fits = bool((rows.nan_to_num(0).abs() <= torch.finfo(torch.float32).max).all())
+    return rows.float() if fits else rows
 
 
 def _codes(column: Column, n: int, generator: Generator) -> Tensor:

@@ -11,14 +11,10 @@ from torch import Tensor
 
 from protopinv.errors import ConfigError
 from protopinv.features import FeatureMap
+from protopinv.model_file.header import DTYPES as NAMES
 from protopinv.network import Network
 
-DTYPES = {
-    "float64": torch.float64,
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "int8": torch.int8,
-}
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in NAMES}
 # Directions of a matrix that are smaller than the largest by this factor are rounding.
 ROUNDING = 1e-10
 # A matrix of more numbers is not written as factors: who reads it makes it whole again.
@@ -60,6 +56,23 @@ def unpack(
             bias = bias - features.mean @ rows
         weights.append(torch.cat([bias.unsqueeze(-2), rows], dim=-2))
     return Network(tuple(weights), activation)
+
+
+def types_of(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, torch.dtype]:
+    """Every tensor that ``pack`` would make of a network with these layers, and its type."""
+    types: dict[str, torch.dtype] = {}
+    if dtype == "float64":
+        return {str(layer): torch.float64 for layer in range(len(tensors))}
+    for layer in range(len(tensors)):
+        if f"{layer}.bias" not in tensors:
+            break
+        types[f"{layer}.bias"] = torch.float32
+        is_thin = f"{layer}.left" in tensors
+        for name in (f"{layer}.left", f"{layer}.right") if is_thin else (str(layer),):
+            types[name] = DTYPES[dtype]
+            if dtype in ("float16", "int8"):
+                types[f"{name}.scale"] = torch.float32
+    return types
 
 
 def _layer(

@@ -4,56 +4,64 @@ A safetensors file begins with the length of a JSON object, which says of every 
 shape and where it lies, and under ``__metadata__`` holds texts: one of them is our own header.
 """
 
-import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from protopinv.errors import ModelFileError
 from protopinv.files import is_file
+from protopinv.model_file.strict import MOST_VALUES, n_values, parsed, strict
+from protopinv.plain import visible
 
 FORMAT = "protopinv"
 # A reader of 1.x reads every 1.y: what a file needs beyond the first of them it lists by name.
-MAJOR, MINOR = 1, 0
-KNOWN_NEEDS = ("table", "memory", "last_bank")
-# All text of a file; larger headers are for larger models than these.
-MOST_HEADER_BYTES = 2 * 2**20
+MAJOR, MINOR = 1, 1
+KNOWN_NEEDS = ("table", "memory", "last_bank", "long")
+# All text of a header: tensors by the ten thousand. Longer values of ours are tensors themselves.
+MOST_HEADER_BYTES = 16 * 2**20
+LONG = "long."
+MOST_LONG_BYTES = 2**26
+# What says how a file is to be read is never one of them.
+NEVER_LONG = ("format", "needs", "written_by")
 MOST_DIMENSIONS = 4
-MOST_DEPTH = 32
-# Numbers that become objects of Python, one by one.
-MOST_LISTED = 2**20
+# Numbers of a history: they become objects of Python, one by one.
+MOST_LISTED = 2**21
 # What these must be, whatever else is in the file.
 FIXED = {"stem.image_shape": ("I64", [3]), "stem.pool": ("I64", [])}
-# Every name a tensor may have.
-NAMES = re.compile(
-    r"(last_)?bank\.(inputs|hidden\.\d{1,2}|outputs|raw_ridge|learnable_ridge|scale)"
-    r"|features\.(mean|scale|basis)"
-    r"|network\.\d{1,2}(\.(left|right))?(\.(scale|bias))?"
-    r"|(squash|clip)\.(chosen|centre|width)"
-    r"|stem\.(image_shape|pool|\d{1,2}\.(filters|floor))"
-    r"|table\.\d{1,5}\.(levels|averages|vectors)|table\.values"
-    r"|memory\.(group|rows|mass|mean|scatter|basis|tail_mean|tail_scatter)"
-    r"|examples\.(rows|outputs)"
-    r"|history\.(loss|lr|ridge|validation_score|validation_loss|member_loss|fold_loss)"
+BYTES = {"F64": 8, "F32": 4, "F16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1}
+BYTES |= {"U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1}
+FLOATS = ("F64", "F32")
+# Every name a tensor may have, with the types of its numbers and how many dimensions it has.
+TENSORS: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = (
+    (r"(last_)?bank\.(inputs|hidden\.\d{1,2}|outputs)", FLOATS, (3,)),
+    (r"(last_)?bank\.(raw_ridge|scale)", FLOATS, (2,)),
+    (r"(last_)?bank\.learnable_ridge", ("BOOL",), (2,)),
+    (r"features\.(mean|scale)", ("F64",), (1,)),
+    (r"features\.basis", ("F64",), (2,)),
+    (r"network\.\d{1,2}(\.(left|right))?", ("F64", "F32", "F16", "I8"), (2, 3)),
+    (r"network\.\d{1,2}\.bias", ("F32",), (1, 2)),
+    (r"network\.\d{1,2}(\.(left|right))?\.scale", ("F32",), (2, 3)),
+    (r"(squash|clip)\.chosen", ("BOOL",), (1,)),
+    (r"(squash|clip)\.(centre|width)", ("F64",), (1,)),
+    (r"stem\.(image_shape|pool)", ("I64",), (0, 1)),
+    (r"stem\.\d{1,2}\.filters", ("F32",), (4,)),
+    (r"stem\.\d{1,2}\.floor", ("F32",), (0,)),
+    (r"table\.\d{1,6}\.levels", ("F64",), (1,)),
+    (r"table\.\d{1,6}\.(averages|vectors)", ("F64",), (2,)),
+    (r"table\.values|long\.[a-z_]{1,20}", ("U8",), (1,)),
+    (r"memory\.group", ("I64",), (1,)),
+    (r"memory\.(rows|mass)", ("F64",), (1,)),
+    (r"memory\.(mean|scatter|basis|tail_mean|tail_scatter)", ("F64",), (2,)),
+    (r"examples\.rows", tuple(BYTES), (2,)),
+    (r"examples\.outputs", ("F64",), (2,)),
+    (r"history\.(loss|lr|validation_score|validation_loss)", ("F64",), (1,)),
+    (r"history\.(ridge|member_loss|fold_loss)", ("F64",), (1, 2)),
 )
+NAMES = re.compile("|".join(f"(?P<k{place}>{name})" for place, (name, _, _) in enumerate(TENSORS)))
 # What reading numbers that do not belong together may raise.
 DAMAGE = (KeyError, TypeError, IndexError, ValueError, RuntimeError, ArithmeticError, MemoryError)
-BYTES = {
-    "F64": 8,
-    "F32": 4,
-    "F16": 2,
-    "I64": 8,
-    "I32": 4,
-    "I16": 2,
-    "I8": 1,
-    "U64": 8,
-    "U32": 4,
-    "U16": 2,
-    "U8": 1,
-    "BOOL": 1,
-}
 
 
 def read_header(path: Path) -> dict[str, Any]:
@@ -62,38 +70,70 @@ def read_header(path: Path) -> dict[str, Any]:
         raise ModelFileError(f"A model file must exist. There is none at {path}. Check the path.")
     try:
         with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(0)
-            length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > size - 8:
-                raise ValueError("it is cut off")
-            if length > MOST_HEADER_BYTES:
-                raise ValueError(f"its header has {length:,} bytes")
-            outer = _object(file.read(length).decode())
-        texts = outer.pop("__metadata__", {})
-        if not isinstance(texts, dict) or not all(isinstance(t, str) for t in texts.values()):
-            raise ValueError("its texts are not texts")
-        header = _object(texts[FORMAT]) if FORMAT in texts else None
-        if header is not None:
-            _check_tensors(outer, size - 8 - length)
+            return _header_of(file, path)
+    except ModelFileError:
+        raise
     except (ValueError, OSError, RecursionError) as error:
         raise ModelFileError(
             f"A model file must be whole and in safetensors format. {path} is not ({error}). "
             "Copy it again, or train and save the model again."
         ) from error
-    if header is None:
-        raise ModelFileError(
-            f"A model file must come from protopinv. {path} is a safetensors file of another "
-            "program. Give a file written by 'protopinv train' or save()."
-        )
-    return header
+
+
+def _header_of(file: BinaryIO, path: Path) -> dict[str, Any]:
+    size = file.seek(0, 2)
+    file.seek(0)
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > size - 8:
+        raise ValueError("it is cut off")
+    if length > MOST_HEADER_BYTES:
+        raise ValueError(f"its header has {length:,} bytes")
+    outer = parsed(file.read(length))
+    texts = outer.pop("__metadata__", {})
+    if not isinstance(texts, dict) or not all(isinstance(t, str) for t in texts.values()):
+        raise ValueError("its texts are not texts")
+    if FORMAT not in texts:
+        raise _foreign(path)
+    header = parsed(texts[FORMAT].encode())
+    check_version(header, path)
+    places = _places(outer, size - 8 - length)
+    return {**header, **_long_values(file, 8 + length, places, header)}
+
+
+def _foreign(path: Path) -> ModelFileError:
+    return ModelFileError(
+        f"A model file must come from protopinv. {path} is a safetensors file of another "
+        "program. Give a file written by 'protopinv train' or save()."
+    )
+
+
+def _long_values(
+    file: BinaryIO, begin: int, places: Mapping[str, tuple[int, int]], header: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Values of our header that are tensors because they are long, by the rules of the header."""
+    long = {name: place for name, place in places.items() if name.startswith(LONG)}
+    if sum(stop - start for start, stop in long.values()) > MOST_LONG_BYTES:
+        raise ValueError("its long values are far too long")
+    values: dict[str, Any] = {}
+    budget = MOST_VALUES
+    for tensor, (start, stop) in long.items():
+        name = tensor.removeprefix(LONG)
+        if name in header or name in NEVER_LONG:
+            raise ValueError(f"{tensor} is in its header too")
+        file.seek(begin + start)
+        text = file.read(stop - start)
+        budget -= n_values(text)
+        if budget < 0:
+            raise ValueError(f"its header has more than {MOST_VALUES:,} values")
+        values[name] = strict(text)
+    return values
 
 
 def check_version(header: Mapping[str, Any], path: Path) -> None:
     """Raise ModelFileError unless this version can read the file."""
     version, needs = header.get("format"), header.get("needs")
     match = re.fullmatch(r"(\d{1,3})\.(\d{1,3})", version) if isinstance(version, str) else None
-    writer = str(header.get("written_by"))[:60]
+    writer = visible(str(header.get("written_by"))[:60])
     if match is None:
         raise ModelFileError(
             f"A model file must say which format it has. {path}, written by {writer}, does not: "
@@ -108,68 +148,34 @@ def check_version(header: Mapping[str, Any], path: Path) -> None:
     wanted = needs if isinstance(needs, list) else []
     unknown = [need for need in wanted if not isinstance(need, str) or need not in KNOWN_NEEDS]
     if unknown:
+        unheard = visible(str(unknown)[:80])
         raise ModelFileError(
-            f"This version cannot read all that {path} holds: {str(unknown)[:80]}, written by "
-            f"{writer}. Upgrade protopinv."
+            f"This version cannot read all that {path} holds: {unheard}, written by {writer}. "
+            "Upgrade protopinv."
         )
 
 
-def _object(text: str) -> dict[str, Any]:
-    """A JSON object in which no name appears twice, and every number is one."""
-    found = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
-    if not isinstance(found, dict):
-        raise ValueError("its header is not an object")
-    _check_depth(found)
-    json.dumps(found, ensure_ascii=False).encode()  # raises for half a character
-    return found
-
-
-def _check_depth(value: Any) -> None:
-    level: list[Any] = [value]
-    for _ in range(MOST_DEPTH):
-        level = [
-            below
-            for each in level
-            if isinstance(each, dict | list)
-            for below in (each.values() if isinstance(each, dict) else each)
-        ]
-    if level:
-        raise ValueError(f"its header is nested more than {MOST_DEPTH} deep")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"its header holds {text[:20]}")
-    return number
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name appears twice in its header")
-    return found
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"its header holds {name}")
-
-
-def _check_tensors(table: dict[str, Any], size: int) -> None:
-    """Tensors we know, which fill the file without gap or overlap."""
+def _places(table: Mapping[str, Any], size: int) -> dict[str, tuple[int, int]]:
+    """Where each tensor lies; all are known to us, and fill the file without gap or overlap."""
+    places = {name: _place(name, entry) for name, entry in table.items()}
+    listed = [place for name, place in places.items() if name.startswith("history.")]
+    if sum(stop - start for start, stop in listed) > MOST_LISTED * BYTES["F64"]:
+        raise ValueError("its history is far too long")
     end = 0
-    for start, stop in sorted(_place(name, entry) for name, entry in table.items()):
+    for start, stop in sorted(places.values()):
         if start != end:
             raise ValueError("tensors overlap, or leave gaps")
         end = stop
     if end != size:
         raise ValueError("it is longer or shorter than its tensors")
+    return places
 
 
 def _place(name: str, entry: Any) -> tuple[int, int]:
     """Where a tensor lies, whose name, type and shape may be what they are."""
-    if not NAMES.fullmatch(name):
-        raise ValueError(f"a tensor is called {name[:40]!r}")
+    match = NAMES.fullmatch(name)
+    if match is None or match.lastgroup is None:
+        raise ValueError(f"a tensor is called {visible(name)[:40]!r}")
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise ValueError(f"{name} is not described")
     dtype, shape, place = entry["dtype"], entry["shape"], entry["data_offsets"]
@@ -181,12 +187,18 @@ def _place(name: str, entry: Any) -> tuple[int, int]:
         raise ValueError(f"the type of {name} is none that we know")
     if place[1] - place[0] != math.prod(shape) * BYTES[dtype]:
         raise ValueError(f"{name} is of another size than it says")
-    listed = name.startswith("history.")
-    if listed and (dtype != "F64" or math.prod(shape) > MOST_LISTED):
-        raise ValueError(f"{name} is not in float64, or far too long")
+    _, types, dimensions = TENSORS[int(match.lastgroup[1:])]
+    if dtype not in types or len(shape) not in dimensions:
+        raise ValueError(f"{name} is not in {_in_words(types)}, or has other dimensions")
     if name in FIXED and (dtype, shape) != FIXED[name]:
         raise ValueError(f"{name} is of another shape or type than it must be")
     return place[0], place[1]
+
+
+def _in_words(types: Sequence[str]) -> str:
+    """Types of numbers as a user knows them: F64 is float64."""
+    kinds = {"F": "float", "I": "int", "U": "uint", "B": "bool"}
+    return ", ".join(kinds[each[0]] + each[1:].removeprefix("OOL") for each in types)
 
 
 def _whole(numbers: Any) -> bool:

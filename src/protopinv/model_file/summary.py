@@ -11,7 +11,9 @@ from safetensors import SafetensorError, safe_open
 
 from protopinv import tables
 from protopinv.errors import ModelFileError
-from protopinv.model_file.reading import DAMAGE, check_version, read_header
+from protopinv.model_file.header import UnfitError, check_header
+from protopinv.model_file.reading import DAMAGE, read_header
+from protopinv.plain import visible
 
 # What outputs are called, and where the objective of a task lists or counts them.
 OUTPUTS = {
@@ -28,14 +30,15 @@ def summary(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     header = read_header(path)
-    check_version(header, path)
     try:
+        check_header(header)
         with safe_open(path, framework="numpy") as file:
             return _facts(header, _File(file))
-    except (*DAMAGE, AttributeError, SafetensorError) as error:
+    except (*DAMAGE, AttributeError, OSError, SafetensorError) as error:
+        is_ours = isinstance(error, UnfitError)
+        why = str(error) if is_ours else f"{type(error).__name__} on {visible(str(error)[:200])}"
         raise ModelFileError(
-            f"A model file must fit together. In {path}: {type(error).__name__} on "
-            f"{str(error)[:200]}. Write the model again."
+            f"A model file must fit together. In {path}: {why}. Write the model again."
         ) from error
 
 

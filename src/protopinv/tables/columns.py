@@ -126,7 +126,7 @@ class Number(Made):
 def short(number: float) -> str:
     """Four digits of a number, without an exponent where that can be read."""
     rounded = float(f"{number:.4g}")
-    if rounded == int(rounded) and abs(rounded) < 1e9:
+    if abs(rounded) < 1e9 and rounded == int(rounded):
         return f"{int(rounded):,}"
     return f"{rounded:g}"
 

@@ -17,7 +17,7 @@ Arrays = dict[str, NDArray[Any]]
 ARRAYS = {"number": ("levels", "averages"), "category": ("vectors",), "date": ()}
 # Texts of categories may be long and many, so they are bytes of JSON beside the arrays.
 VALUES = "values"
-MOST_VALUES = 500_000
+MOST_VALUES = 2**21
 # Days of about ten thousand years.
 MOST_DAYS = 4e6
 

@@ -1,0 +1,187 @@
+"""Model files to estimators: what a file holds is checked by the code that a fit asks."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from protopinv import model_file
+from protopinv.errors import ModelFileError, TrainingError
+from protopinv.estimators.classifier import ProtoPINVClassifier
+from protopinv.estimators.fitting import ProtoPINV, range_of_images
+from protopinv.estimators.images import COPIES, STEM, nested
+from protopinv.estimators.regressor import ProtoPINVRegressor
+from protopinv.estimators.saving import TASKS
+from protopinv.features import Stem
+from protopinv.model_file import SavedModel
+from protopinv.model_file.header import labels_of
+from protopinv.objective import Classes, Labels, Numbers, Objective
+from protopinv.plain import visible
+from protopinv.tables.table import checked_kinds
+from protopinv.train.config import FIELDS, TrainConfig
+from protopinv.train.history import History
+from protopinv.train.model import fold
+
+# What values of other kinds raise where they are looked at.
+ODD = (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError)
+
+
+def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
+    """The fitted estimator in a model file; it predicts what it did before, bit for bit.
+
+    Its parameters are those that were given; ``config_`` has those that were used.
+    """
+    saved = model_file.load(path)
+    if saved.task not in TASKS:
+        raise ModelFileError(
+            f"This version loads models for {', '.join(TASKS)}. {path} holds one for "
+            f"{visible(repr(saved.task))[:60]}. Upgrade protopinv."
+        )
+    _, estimator_class = TASKS[saved.task]
+    saved = _without_unheard(saved, estimator_class)
+    try:
+        estimator: Any = estimator_class(**_parameters(saved.parameters))
+        estimator._check_own_parameters()
+        estimator.config()
+        estimator.config_ = TrainConfig(**{k: _tupled(v) for k, v in saved.config.items()})
+        estimator.history_ = History.from_dict(saved.history)
+    except ODD as error:
+        raise ModelFileError(
+            f"A model file must hold a configuration this version knows. {path} does not "
+            f"({visible(str(error))[:300]}). Upgrade protopinv, or train the model again."
+        ) from error
+    estimator.objective_ = _objective(saved)
+    fault = _fault(saved, estimator)
+    if fault is not None:
+        raise model_file.unfit(path, fault)
+    estimator.sharpness_ = _sharpness(saved, estimator, path)
+    return _filled(estimator, saved)
+
+
+def _parameters(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of an estimator from those of a file; of some the kind is checked here."""
+    arguments = {name: _tupled(value) for name, value in described.items()}
+    if isinstance(arguments.get("class_weight"), tuple):
+        arguments["class_weight"] = dict(described["class_weight"])
+    if arguments.get("device", "auto") not in ("auto", "cpu"):
+        raise ValueError(f"device {arguments['device']!r:.20}")
+    seed = arguments.get("random_state")
+    if seed is not None and type(seed) is not int:
+        raise TypeError(f"random_state {seed!r:.20}")
+    check_random_state(seed)
+    if arguments.get("columns") is not None:
+        checked_kinds(arguments["columns"], list(arguments["columns"]))
+    return nested(arguments)
+
+
+def _fault(saved: SavedModel, estimator: ProtoPINV) -> str | None:
+    """What of the configuration does not belong to the network and its banks, or None."""
+    config, bank, memory = estimator.config_, saved.bank, saved.memory
+    if config.activation != saved.network.activation:
+        return f"activation {config.activation!r} for a network with {saved.network.activation!r}"
+    if bank is not None and config.widths != tuple(H.shape[2] for H in bank.hidden):
+        return f"hidden_sizes {config.widths!r:.40} for banks of other layers"
+    if memory is not None and memory.n_groups > estimator.objective_.n_groups:
+        return f"a memory of {memory.n_groups} groups for {estimator.objective_.n_groups}"
+    if isinstance(saved.front, Stem) and config.image_shape is None:
+        return "a stem for rows that are no images"
+    if config.image_shape is not None:
+        if math.prod(config.image) != saved.n_features or saved.table is not None:
+            return f"images of {math.prod(config.image)} numbers for rows of {saved.n_features}"
+        if isinstance(saved.front, Stem) and saved.front.image_shape != config.image:
+            return "a stem for other images"
+    return None
+
+
+def _filled(estimator: Any, saved: SavedModel) -> ProtoPINVClassifier | ProtoPINVRegressor:
+    """All that a fit leaves behind."""
+    objective, continuing = estimator.objective_, saved.continuing
+    if isinstance(estimator, ProtoPINVClassifier):
+        is_list = isinstance(objective, Classes)
+        estimator.classes_ = objective.labels if is_list else np.arange(objective.n_outputs)
+    if saved.bank is not None:
+        estimator.bank_ = saved.bank
+    estimator.features_ = saved.features
+    estimator.network_ = saved.network
+    estimator.front_ = saved.front
+    estimator.tried_ = ()
+    # made-up rows can be made again; training rows are those of an older file, or were asked for
+    estimator.examples_ = saved.examples[:0].numpy() if saved.made_up else saved.examples.numpy()
+    estimator.target_names_ = saved.target_names
+    estimator.image_range_ = saved.image_range or range_of_images(
+        estimator.examples_, estimator.config_
+    )
+    estimator.n_iter_ = estimator.history_.n_epochs
+    estimator.table_ = saved.table
+    estimator.memory_ = saved.memory
+    estimator.last_bank_ = saved.last_bank
+    estimator.n_frozen_ = continuing.get("n_frozen", 0)
+    estimator.n_calls_ = continuing.get("n_calls", 0)
+    estimator.is_closed_ = continuing.get("is_closed", False)
+    left_out = 0 if saved.table is None else len(saved.table.left_out)
+    estimator.n_features_in_ = saved.n_features + left_out
+    if saved.feature_names is not None:
+        estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
+    loaded: ProtoPINVClassifier | ProtoPINVRegressor = estimator
+    return loaded
+
+
+def _sharpness(saved: SavedModel, estimator: ProtoPINV, path: str | Path) -> float:
+    """How much surer the network is than its banks, as the file says.
+
+    In a file from before this was stored the size of the last layer tells it. Without banks it is
+    never needed.
+    """
+    if saved.sharpness is not None:
+        return saved.sharpness
+    if saved.bank is None or not estimator.objective_.are_odds:
+        return 1.0
+    # a form of the solve that a file asks for may take any memory
+    config = replace(estimator.config_, solver="auto")
+    try:
+        plain = fold(saved.bank, saved.features, estimator.objective_, config)
+        sharpness = float(saved.network.weights[-1].norm() / plain.weights[-1].norm())
+    except (TrainingError, RuntimeError, ValueError, MemoryError) as error:
+        why = f"banks that make no network ({str(error)[:200]})"
+        raise model_file.unfit(path, why) from error
+    # any number will do for banks whose outputs are all zero
+    return sharpness if 0 < sharpness < math.inf else 1.0
+
+
+def _without_unheard(saved: SavedModel, estimator: type[ProtoPINV]) -> SavedModel:
+    """A newer file without the hyperparameters and facts that this version has never heard of."""
+    if not saved.is_newer:
+        return saved
+    names = {*signature(estimator).parameters, *STEM, *COPIES}
+    return replace(
+        saved,
+        parameters={name: v for name, v in saved.parameters.items() if name in names},
+        config={name: v for name, v in saved.config.items() if name in FIELDS},
+        history={name: v for name, v in saved.history.items() if name in vars(History())},
+    )
+
+
+def _objective(saved: SavedModel) -> Objective:
+    """The objective that was described, and checked."""
+    described = saved.objective
+    if saved.task == "classification":
+        return Classes(labels_of(described))
+    if saved.task == "multi-label":
+        return Labels(described["n_labels"])
+    centre, spread, variance, low, high = (
+        None if described.get(name) is None else tuple(map(float, described[name]))
+        for name in ("centre", "spread", "variance", "low", "high")
+    )
+    if centre is None or spread is None or variance is None:
+        raise AssertionError("scales were checked")
+    is_column, loss = described["is_column"], described["loss"]
+    return Numbers(centre, spread, variance, is_column, loss, low, high)
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
