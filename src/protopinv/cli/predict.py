@@ -1,7 +1,6 @@
 """protopinv predict: a class, labels or numbers for every row."""
 
 import csv
-import io
 import json
 import sys
 from collections.abc import Callable
