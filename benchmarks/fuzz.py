@@ -159,7 +159,11 @@ def _fuzz(plan: FuzzPlan, say: Say) -> Cell:
         began, loaded, through = time.perf_counter(), 0, 0
         for number in range(plan.files):
             content, through_all = damaged_file(contents, plan, number)
-            is_loaded = tried(content, path, through_all=through_all)
+            try:
+                is_loaded = tried(content, path, through_all=through_all)
+            except Exception as error:
+                error.add_note(f"This was file {number} of seed {plan.seed}.")
+                raise
             loaded, through = loaded + is_loaded, through + (is_loaded and through_all)
             if peak_memory() - before > MOST_MEMORY:
                 raise AssertionError(f"file {number} took more memory than any may")

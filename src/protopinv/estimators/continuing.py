@@ -141,6 +141,13 @@ class Continuing(Streaming):
     def _take_state(self, state: State, inputs: Inputs | None = None) -> Self:
         """These banks and this memory, and the network they make."""
         inputs = self._inputs if inputs is None else inputs
+        n_components, n_outputs = inputs.features.n_components, state.objective.n_outputs
+        fault = state.memory.fault(n_components, n_outputs)
+        if fault is not None:
+            raise DataError(
+                f"A model must be of a kind that can be saved and learn further. Here {fault}. "
+                "Scale the rows, or fit again."
+            )
         features = cut_features(inputs.features, state.memory)
         config = replace(self.config_, n_prototypes=state.bank.n_prototypes)
         self.network_ = fold(state.bank, features, state.objective, config, self.sharpness_)
