@@ -116,6 +116,18 @@ DAMAGE: dict[str, tuple[str, Callable[[dict[str, Any], Tensors], None], str]] = 
         tensor("memory.group", lambda g: g + 90),
         "groups that the model",
     ),
+    "rows beyond counting": ("memory", tensor("memory.rows", lambda rows: rows * 1e20), "counted"),
+    "masses beyond adding": ("memory", tensor("memory.mass", lambda m: m * 0 + 1e308), "counted"),
+    "a mass of next to nothing": (
+        "memory",
+        tensor("memory.mass", lambda mass: mass * 1e-320),
+        "too large to be drawn from",
+    ),
+    "classes with digits": (
+        "floats",
+        header_value("objective", "classes", to=[0.0, 1.5, 2.0]),
+        "digits after the point",
+    ),
     "a memory without words": ("memory", header_value("memory", to=None), "half a memory"),
     "a bound that is no number": (
         "bounds",

@@ -427,3 +427,12 @@ def test_words_of_a_file_are_those_of_what_writes_them() -> None:
     assert get_args(Ending) == ENDINGS
     assert get_args(RegressionLoss) == LOSSES
     assert set(summary_module.OUTPUTS) == set(TASKS)
+
+
+def test_a_limit_that_nobody_reaches_and_a_whole_temperature_are_saved(blobs, tmp_path) -> None:
+    X, y = blobs
+    model = ProtoPINVClassifier(**QUICK, memory=10**30, temperature=10**25).fit(X, y)
+    model.save(tmp_path / "m.safetensors")
+    back = load(tmp_path / "m.safetensors")
+    assert back.memory == 10**30
+    np.testing.assert_array_equal(back.predict_proba(X), model.predict_proba(X))

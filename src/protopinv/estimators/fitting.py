@@ -37,6 +37,8 @@ from protopinv.train.threads import threads_for
 # So many rows are kept with a model, if they are not longer than this.
 EXAMPLES = 32
 EXAMPLE_BYTES = 2**16
+# Nobody has more numbers to keep; a file holds no larger limit.
+MOST_MEMORY = 2**53
 # A loss this many times that of the best constant has learned nothing.
 NOTHING_LEARNED = 1.05
 # Rows of a frame that become numbers at once.
@@ -220,7 +222,7 @@ class ProtoPINV(BankParameters, BankEstimator):
     @property
     def _memory_limit(self) -> int | None:
         """Numbers to keep of the rows; None leaves that to the rule."""
-        return None if is_auto(self.memory) else int(self.memory)
+        return None if is_auto(self.memory) else min(int(self.memory), MOST_MEMORY)
 
     def config(self) -> TrainConfig:
         """The hyperparameters, checked; raises ConfigError for a value outside its range.

@@ -25,6 +25,7 @@ GONE = 1e-6
 TAIL_ROWS = 4_096
 # Gaussians of a file are no wider, and no farther from zero: beyond this squares overflow.
 MOST_VARIANCE = 1e305
+MOST_ROWS = 2**53
 # A group without rows is divided by this.
 TINY = torch.finfo(torch.float64).tiny
 # Up to so many rows are clustered on the host, where many small steps cost least.
@@ -445,6 +446,8 @@ class Memory:
             return "the memory has groups that the model has not"
         if not bool((parts.mass > 0).all() and (parts.rows > 0).all()):
             return "the memory has parts without rows"
+        if not float(parts.mass.sum()) <= MOST_VARIANCE or not float(parts.rows.sum()) <= MOST_ROWS:
+            return "the memory has parts of more rows than can be counted"
         sizes = parts.mean.square().amax(1), parts.covariances().abs().flatten(1).amax(1)
         if not all(bool((each <= MOST_VARIANCE).all()) for each in sizes):
             return "the numbers of the memory are too large to be drawn from"

@@ -344,7 +344,9 @@ def _plain(value: Any) -> Any:
         return tuple(_plain(item) for item in value)
     if isinstance(value, bool) or not isinstance(value, Real):
         return value
-    return int(value) if isinstance(value, Integral) else float(value)
+    # torch takes no larger whole numbers
+    is_whole = isinstance(value, Integral) and abs(value) < 2**63
+    return int(value) if is_whole else float(value)
 
 
 def _fits(value: Any, layers: int) -> bool:
