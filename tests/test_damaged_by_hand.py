@@ -95,6 +95,11 @@ DAMAGE: dict[str, tuple[str, Callable[[dict[str, Any], Tensors], None], str]] = 
         header_value("memory", "n_calls", to=-1),
         "memory.n_calls is -1",
     ),
+    "a ridge of zero": (
+        "memory",
+        tensor("bank.raw_ridge", lambda raw: np.full_like(raw, -1e4)),
+        "a ridge of the bank is rounded to zero",
+    ),
     "calls as text": ("memory", header_value("memory", "n_calls", to="3"), "memory.n_calls is '3'"),
     "frozen as a list": (
         "memory",

@@ -142,6 +142,8 @@ def _bank_fault(model: SavedModel, bank: Bank | None) -> str | None:
     ridges = (len(bank.inputs), len(bank.hidden) + 1)
     if bank.raw_ridge.shape != ridges or bank.learnable_ridge.shape != ridges:
         return "the ridges of the bank are not one a layer and member"
+    if not bool((bank.ridge > 0).all()):
+        return "a ridge of the bank is rounded to zero"
     if bank.inputs.shape[2] != model.features.n_components:
         return "the bank and the feature map differ in features"
     if bank.scale is not None and bank.scale.shape != bank.inputs.shape[::2]:
