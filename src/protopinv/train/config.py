@@ -344,9 +344,10 @@ def _plain(value: Any) -> Any:
         return tuple(_plain(item) for item in value)
     if isinstance(value, bool) or not isinstance(value, Real):
         return value
-    # torch takes no larger whole numbers
-    is_whole = isinstance(value, Integral) and abs(value) < 2**63
-    return int(value) if is_whole else float(value)
+    # torch takes no larger whole numbers than these
+    if isinstance(value, Integral) and abs(int(value)) < 2**63:
+        return int(value)
+    return float(value)
 
 
 def _fits(value: Any, layers: int) -> bool:
