@@ -128,6 +128,11 @@ DAMAGE: dict[str, tuple[str, Callable[[dict[str, Any], Tensors], None], str]] = 
         tensor("memory.mass", lambda mass: mass * 1e-320),
         "too large to be drawn from",
     ),
+    "tails beyond drawing": (
+        "table",
+        tensor("memory.tail_scatter", lambda tails: tails * 0 + 1.7e308),
+        "too large to be drawn from",
+    ),
     "classes with digits": (
         "floats",
         header_value("objective", "classes", to=[0.0, 1.5, 2.0]),

@@ -458,6 +458,13 @@ class Memory:
             return "the directions of the memory are not as many as they should be"
         if any(t is not None and t.shape != (n_groups, n_features) for t in tails):
             return "the tails of the memory are not one a group"
+        if self.tail_mean is None or self.tail_scatter is None:
+            return None
+        masses = self.masses(n_groups)[:, None]
+        variances = self.tail_scatter / torch.where(masses > 0, masses, 1.0)
+        largest = torch.maximum(self.tail_mean.square(), variances)
+        if not bool((largest <= MOST_VARIANCE).all()):
+            return "the numbers of the memory are too large to be drawn from"
         return None
 
 
