@@ -39,7 +39,7 @@ from protopinv.tables import Category, Date
 # A file may take this much memory, however it is damaged.
 MOST_MEMORY = 2**29
 # Of the files that load this share goes through all that can be done with a model.
-SHARE = 0.2
+SHARE = 0.05
 
 
 @dataclass(frozen=True)
