@@ -23,7 +23,7 @@ GPU_PIECE_NUMBERS = 2**23
 # All rows are moved to a GPU, once for a training, if they take at most this share of its memory.
 MOST_OF_FREE = 0.25
 # Columns have one unit if half of those that vary span nearly the range of all together.
-UNIT_ROWS, UNIT_COLUMNS, UNIT_RANGE = 2_000, 0.5, 0.9
+UNIT_ROWS, UNIT_COLUMNS, UNIT_RANGE = 1_000, 0.5, 0.9
 # Pieces for the maps of a stem.
 STEM_NUMBERS = 2**21
 GPU_STEM_NUMBERS = 2**28
@@ -155,12 +155,15 @@ def have_one_unit(X: NDArray[Any]) -> bool:
     """
     if X.shape[1] <= FEW_COLUMNS:
         return False
-    some = X[:: max(1, len(X) // UNIT_ROWS)].astype(np.float64)
-    low, high = some.min(0), some.max(0)
+    some = np.ascontiguousarray(X[:: max(1, len(X) // UNIT_ROWS)])
+    first, last = some.min(0), some.max(0)
+    low, high = first.astype(np.float64), last.astype(np.float64)
     least, most = low.min(), high.max()
     near = (1 - UNIT_RANGE) * (most - least)
     spans = (low <= least + near) & (high >= most - near)
-    has_more = ((some > low) & (some < high)).any(0)
+    if spans.sum() < UNIT_COLUMNS * max(1, (high > low).sum()):
+        return False
+    has_more = ((some > first) & (some < last)).any(0)
     return bool((spans & has_more).sum() >= UNIT_COLUMNS * max(1, (high > low).sum()))
 
 
