@@ -160,7 +160,8 @@ DEFAULTS = """\
 Two classes at a time as above, by a model whose user sets nothing, against one fit of all rows.
 Images come as rows of 784 columns, and as images. Such columns share one range, and have one scale.
 Of the tables a third of the rows is held out, another third for every seed. `letter`, whose 26
-classes come in 13 calls, ends furthest behind. Accuracy at the end, mean and deviation over {seeds} seeds:
+classes come in 13 calls, ends furthest behind. Accuracy at the end, mean and deviation over
+{seeds} seeds:
 
 """
 ROWS = """\
