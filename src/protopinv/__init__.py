@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
     from protopinv.features import FeatureMap
     from protopinv.network import Network
-    from protopinv.shards import ArrayRows, BatchRows, RowSource, open_rows
+    from protopinv.rows import ArrayRows, BatchRows, RowSource, open_rows
     from protopinv.solve import ridge_solve, solve_layers
     from protopinv.train.config import TrainConfig
     from protopinv.train.history import History
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 # Public names are imported when they are first used, so that the command line starts quickly.
 _HOME = {
-    "ArrayRows": "protopinv.shards",
+    "ArrayRows": "protopinv.rows",
     "Bank": "protopinv.bank",
-    "BatchRows": "protopinv.shards",
+    "BatchRows": "protopinv.rows",
     "ConvStem": "protopinv.estimators",
     "Evaluation": "protopinv.estimators",
     "FeatureMap": "protopinv.features",
@@ -40,12 +40,12 @@ _HOME = {
     "NumberEvaluation": "protopinv.estimators",
     "ProtoPINVClassifier": "protopinv.estimators",
     "ProtoPINVRegressor": "protopinv.estimators",
-    "RowSource": "protopinv.shards",
+    "RowSource": "protopinv.rows",
     "TrainConfig": "protopinv.train.config",
     "Tuned": "protopinv.tuning",
     "evaluate": "protopinv.estimators",
     "load": "protopinv.estimators",
-    "open_rows": "protopinv.shards",
+    "open_rows": "protopinv.rows",
     "ridge_solve": "protopinv.solve",
     "solve_layers": "protopinv.solve",
     "tune": "protopinv.tuning",

@@ -8,7 +8,7 @@ from protopinv.data import load_data
 from protopinv.data.tables import load_table
 from protopinv.errors import DataError, MissingExtraError
 from protopinv.optional import require
-from protopinv.shards.text import Written
+from protopinv.rows.text import Written
 
 TABLE = pl.DataFrame(
     {

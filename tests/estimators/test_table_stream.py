@@ -133,7 +133,7 @@ def test_classes_that_count_nothing_are_not_there(tmp_path: Path) -> None:
 
 
 def wanted(rows: int) -> Any:
-    from protopinv.shards.source import Wanted
+    from protopinv.rows.source import Wanted
 
     return Wanted(rows)
 

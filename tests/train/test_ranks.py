@@ -18,7 +18,7 @@ import torch.distributed as dist
 from safetensors.numpy import load_file
 
 from protopinv import load
-from protopinv.shards import Block
+from protopinv.rows import Block
 from protopinv.train.ranks import _fresh, owners
 
 TORCHRUN = shutil.which("torchrun", path=str(Path(sys.executable).parent)) or "torchrun"

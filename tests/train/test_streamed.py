@@ -13,8 +13,8 @@ from scipy import sparse
 from protopinv import ArrayRows, BatchRows, ProtoPINVClassifier, ProtoPINVRegressor, open_rows
 from protopinv.errors import ConfigError, DataError
 from protopinv.estimators import regressor as regressor_module
-from protopinv.shards import SparseRows
-from protopinv.shards import arrays as arrays_module
+from protopinv.rows import SparseRows
+from protopinv.rows import arrays as arrays_module
 from protopinv.train import prepare_stream as prepare_module
 from protopinv.train import streamed as streamed_module
 from protopinv.train import survey as survey_module

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from protopinv.data import Dataset
     from protopinv.data.sources import Split
     from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
-    from protopinv.shards.text import Written
+    from protopinv.rows.text import Written
 
 
 def model_at(path: str) -> "ProtoPINVClassifier | ProtoPINVRegressor":
@@ -49,7 +49,7 @@ def _is_model(name: str) -> bool:
 
 def as_written(separator: str | None, encoding: str | None) -> "Written":
     """How a CSV file is written, as far as a user says."""
-    from protopinv.shards.text import Written
+    from protopinv.rows.text import Written
 
     separator = {"tab": "\t", "\\t": "\t"}.get(separator or "", separator)
     return Written(separator, encoding)

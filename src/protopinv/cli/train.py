@@ -33,8 +33,8 @@ from protopinv.cli.tasks import Task, chosen_task, estimator_for, sizes_of, vali
 if TYPE_CHECKING:
     from protopinv.callbacks import Callback
     from protopinv.data import Dataset
-    from protopinv.shards import ArrowRows, RowSource
-    from protopinv.shards.text import Written
+    from protopinv.rows import ArrowRows, RowSource
+    from protopinv.rows.text import Written
     from protopinv.tables import Table
 
 # So many targets tell whether they are classes or numbers.
@@ -209,7 +209,7 @@ def _source(
     from protopinv.data import NAMED
     from protopinv.errors import DataError
     from protopinv.files import is_file, is_folder
-    from protopinv.shards import open_rows, source
+    from protopinv.rows import open_rows, source
     from protopinv.train.ranks import expected
 
     path = Path(data)
@@ -239,7 +239,7 @@ def _first_targets(source: "RowSource | None") -> "Dataset":
     import numpy as np
 
     from protopinv.data import Dataset
-    from protopinv.shards.source import Wanted
+    from protopinv.rows.source import Wanted
 
     if source is None:
         raise AssertionError("rows come from somewhere")

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from protopinv.data.dataset import Dataset
-from protopinv.shards import ArrowRows
-from protopinv.shards.formats import STDIN
-from protopinv.shards.text import Written
+from protopinv.rows import ArrowRows
+from protopinv.rows.formats import STDIN
+from protopinv.rows.text import Written
 
 
 def load_table(

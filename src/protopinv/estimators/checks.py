@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from protopinv.errors import ConfigError, DataError, TrainingError
-from protopinv.shards.labels import exact_numbers
+from protopinv.rows.labels import exact_numbers
 from protopinv.train.config import LARGEST
 
 LINALG_ERROR: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]

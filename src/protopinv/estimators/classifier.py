@@ -34,7 +34,7 @@ from protopinv.estimators.streams import Weighted, is_small, with_class_weight
 from protopinv.estimators.table_stream import unscaled, with_table
 from protopinv.memory import Memory
 from protopinv.objective import Classes, Labels, Objective
-from protopinv.shards import ArrowRows, RowSource
+from protopinv.rows import ArrowRows, RowSource
 from protopinv.train.config import AUTO
 from protopinv.train.loop import Observer
 from protopinv.train.summary import LabelColumns, LabelCounts

@@ -35,7 +35,7 @@ from protopinv.estimators.widening import Inputs, with_table
 from protopinv.features import FeatureMap
 from protopinv.memory import Memory
 from protopinv.objective import Objective
-from protopinv.shards import RowSource
+from protopinv.rows import RowSource
 from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import Observer

@@ -24,7 +24,7 @@ from protopinv.estimators.resuming import Saving, array_fingerprint, fingerprint
 from protopinv.estimators.trained import BankEstimator
 from protopinv.estimators.warm_start import going_on, start_of
 from protopinv.objective import Objective
-from protopinv.shards import RowSource
+from protopinv.rows import RowSource
 from protopinv.tables import is_frame
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import Observer

@@ -20,7 +20,7 @@ from protopinv.estimators.door import (
     target_columns,
 )
 from protopinv.objective import Classes, Objective
-from protopinv.shards.source import keys_of
+from protopinv.rows.source import keys_of
 from protopinv.tables import (
     FOLDS,
     Gathered,

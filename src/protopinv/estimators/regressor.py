@@ -17,7 +17,7 @@ from protopinv.estimators.resuming import Saving
 from protopinv.estimators.streams import is_small
 from protopinv.estimators.table_stream import scaled, with_table
 from protopinv.objective import Numbers
-from protopinv.shards import ArrowRows, RowSource
+from protopinv.rows import ArrowRows, RowSource
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import Observer
 from protopinv.train.summary import NumberStats

@@ -13,9 +13,9 @@ from protopinv.errors import ConfigError
 from protopinv.estimators.door import Checked
 from protopinv.objective import Objective
 from protopinv.plain import plain
-from protopinv.shards import RowSource
-from protopinv.shards.arrays import digest
-from protopinv.shards.source import Wanted
+from protopinv.rows import RowSource
+from protopinv.rows.arrays import digest
+from protopinv.rows.source import Wanted
 from protopinv.train.checkpoint import Checkpoints, Every
 from protopinv.train.config import TrainConfig
 from protopinv.train.ranks import Ranks

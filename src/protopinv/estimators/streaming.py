@@ -21,8 +21,8 @@ from protopinv.estimators.resuming import Saving, alike, fingerprint, is_resumed
 from protopinv.estimators.streams import as_source, matched
 from protopinv.kernels.bfloat16 import fast_bfloat16
 from protopinv.objective import Objective
-from protopinv.shards import RowSource, cached
-from protopinv.shards.source import Wanted
+from protopinv.rows import RowSource, cached
+from protopinv.rows.source import Wanted
 from protopinv.train.model import Training
 from protopinv.train.prepare_stream import prepare_stream, surveyed
 from protopinv.train.progress import progress

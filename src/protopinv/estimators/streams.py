@@ -10,8 +10,8 @@ from scipy.sparse import issparse
 
 from protopinv.errors import ColumnsWarning, DataError
 from protopinv.estimators.classes import check_class_weight, class_factors, few
-from protopinv.shards import ArrayRows, ArrowRows, Block, Piece, RowSource, SparseRows
-from protopinv.shards.source import IN_MEMORY_BYTES, Wanted
+from protopinv.rows import ArrayRows, ArrowRows, Block, Piece, RowSource, SparseRows
+from protopinv.rows.source import IN_MEMORY_BYTES, Wanted
 from protopinv.tables import hint
 from protopinv.train.ranks import expected
 from protopinv.train.summary import LabelCounts

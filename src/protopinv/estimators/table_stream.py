@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.estimators.fitting import EXAMPLES
-from protopinv.shards import ArrowRows, Block, Piece, RowSource
-from protopinv.shards.arrays import digest
-from protopinv.shards.source import Wanted, file_keys
+from protopinv.rows import ArrowRows, Block, Piece, RowSource
+from protopinv.rows.arrays import digest
+from protopinv.rows.source import Wanted, file_keys
 from protopinv.tables import (
     FOLDS,
     Gathered,

@@ -20,7 +20,7 @@ from protopinv.features import (
     moments_of_chunk,
 )
 from protopinv.objective import Classes, Objective
-from protopinv.shards import RowSource
+from protopinv.rows import RowSource
 from protopinv.train.config import TrainConfig
 from protopinv.train.prepare import (
     FOR_FRONT,

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from protopinv.errors import RankError
 from protopinv.plain import differences, shortened
-from protopinv.shards import Block
+from protopinv.rows import Block
 
 Thing = TypeVar("Thing")
 

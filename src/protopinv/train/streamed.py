@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from protopinv.shards import Block, Piece, RowSource
-from protopinv.shards.prefetch import AHEAD
-from protopinv.shards.source import Wanted
+from protopinv.rows import Block, Piece, RowSource
+from protopinv.rows.prefetch import AHEAD
+from protopinv.rows.source import Wanted
 from protopinv.train.ranks import Ranks, owners
 from protopinv.train.rows import CPU_CHUNK_MOST, Rows
 from protopinv.train.survey import (

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
-from protopinv.shards.labels import exact_numbers
+from protopinv.rows.labels import exact_numbers
 
 # More different labels than these are numbers, not classes.
 MOST_LABELS = 100_000

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from protopinv.errors import DataError
 from protopinv.features import Moments, moments_of_chunk
-from protopinv.shards import Block, Piece, RowSource, ahead, file_keys, keys_of
-from protopinv.shards.prefetch import AHEAD
-from protopinv.shards.source import Wanted
+from protopinv.rows import Block, Piece, RowSource, ahead, file_keys, keys_of
+from protopinv.rows.prefetch import AHEAD
+from protopinv.rows.source import Wanted
 from protopinv.train.ranks import Ranks
 from protopinv.train.settle import FOLDS
 from protopinv.train.summary import LabelCounts, Summary

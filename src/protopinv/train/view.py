@@ -12,7 +12,7 @@ from torch import Tensor
 
 from protopinv.features import FeatureMap, Front
 from protopinv.objective import Objective
-from protopinv.shards import Piece
+from protopinv.rows import Piece
 from protopinv.train.source import piece_rows, seen_by_network
 from protopinv.train.survey import as_tensor
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from protopinv.errors import DataError, ProtoPINVError
-from protopinv.shards.arrays import digest
-from protopinv.shards.source import Block
-from protopinv.shards.targets import Targets, targets_of, without_blanks
+from protopinv.rows.arrays import digest
+from protopinv.rows.source import Block
+from protopinv.rows.targets import Targets, targets_of, without_blanks
 
 # Rows of a target that are looked at together.
 LOOKED_AT = 2**17

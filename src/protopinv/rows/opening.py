@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from protopinv.errors import DataError
-from protopinv.shards.arrow import ArrowRows
-from protopinv.shards.formats import SUFFIXES, format_of
-from protopinv.shards.source import IN_MEMORY_BYTES
-from protopinv.shards.text import Written
+from protopinv.rows.arrow import ArrowRows
+from protopinv.rows.formats import SUFFIXES, format_of
+from protopinv.rows.source import IN_MEMORY_BYTES
+from protopinv.rows.text import Written
 
 
 def open_rows(

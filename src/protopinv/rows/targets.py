@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
-from protopinv.shards.kinds import (
+from protopinv.rows.kinds import (
     FLOAT,
     NOTHING,
     TEXT,

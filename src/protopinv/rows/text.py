@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from protopinv.errors import ConfigError, DataError
-from protopinv.shards import source
-from protopinv.shards.cutting import LINE_END, last_end, quotes, row_ends
+from protopinv.rows import source
+from protopinv.rows.cutting import LINE_END, last_end, quotes, row_ends
 
 # Tried in turn, unless one is named; the last reads anything.
 ENCODINGS = ("utf-8", "cp1252", "latin-1")

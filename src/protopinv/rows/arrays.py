@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
-from protopinv.shards.labels import exact_numbers
-from protopinv.shards.source import IN_MEMORY_BYTES, Block, Piece, RowSource, Wanted, placed
+from protopinv.rows.labels import exact_numbers
+from protopinv.rows.source import IN_MEMORY_BYTES, Block, Piece, RowSource, Wanted, placed
 
 # Rows of an array that count as a block: numbers enough to be read at a good pace.
 BLOCK_NUMBERS = 2**21

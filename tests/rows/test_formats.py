@@ -9,8 +9,8 @@ import pytest
 
 from protopinv import open_rows
 from protopinv.errors import DataError
-from protopinv.shards import arrow, formats
-from protopinv.shards.source import Wanted
+from protopinv.rows import arrow, formats
+from protopinv.rows.source import Wanted
 
 
 def everything(source) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

@@ -14,9 +14,9 @@ from scipy import sparse
 
 from protopinv import ArrayRows, BatchRows
 from protopinv.errors import DataError
-from protopinv.shards import CachedRows, SparseRows, ahead, cached, keys_of
-from protopinv.shards import arrays as arrays_module
-from protopinv.shards.source import Wanted
+from protopinv.rows import CachedRows, SparseRows, ahead, cached, keys_of
+from protopinv.rows import arrays as arrays_module
+from protopinv.rows.source import Wanted
 
 
 @pytest.fixture

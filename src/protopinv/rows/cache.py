@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
-from protopinv.shards.source import Block, Piece, RowSource, Wanted
+from protopinv.rows.source import Block, Piece, RowSource, Wanted
 
 # At most this share of the free space is used.
 MOST_OF_FREE = 0.5

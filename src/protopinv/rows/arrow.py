@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from protopinv.errors import DataError
 from protopinv.optional import require
-from protopinv.shards.columns import Place, is_number, labels_of, listed, numbers_of, of_text
-from protopinv.shards.delimited import share_kinds
-from protopinv.shards.file_rows import FileRows
-from protopinv.shards.formats import opened
-from protopinv.shards.source import IN_MEMORY_BYTES, Block, Piece, RowSource, Wanted, placed
-from protopinv.shards.targets import Targets, cast_targets, together, without_blanks
-from protopinv.shards.text import Written
+from protopinv.rows.columns import Place, is_number, labels_of, listed, numbers_of, of_text
+from protopinv.rows.delimited import share_kinds
+from protopinv.rows.file_rows import FileRows
+from protopinv.rows.formats import opened
+from protopinv.rows.source import IN_MEMORY_BYTES, Block, Piece, RowSource, Wanted, placed
+from protopinv.rows.targets import Targets, cast_targets, together, without_blanks
+from protopinv.rows.text import Written
 from protopinv.words import hint
 
 # Rows are taken from a file about so many at a time, whatever is asked for.

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
-from protopinv.shards.source import Block
-from protopinv.shards.targets import without_blanks
+from protopinv.rows.source import Block
+from protopinv.rows.targets import without_blanks
 from protopinv.words import number_of
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from protopinv.errors import DataError
-from protopinv.shards.delimited import DelimitedRows
-from protopinv.shards.file_rows import FileRows, damage_named, require_names
-from protopinv.shards.source import Block
-from protopinv.shards.text import Written
+from protopinv.rows.delimited import DelimitedRows
+from protopinv.rows.file_rows import FileRows, damage_named, require_names
+from protopinv.rows.source import Block
+from protopinv.rows.text import Written
 
 SUFFIXES = {
     ".parquet": "parquet",

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from protopinv.errors import DataError
-from protopinv.shards import kinds as of_kind
-from protopinv.shards.arrays import digest
-from protopinv.shards.cutting import LINE_END, SEPARATORS, fields_of, row_ends
-from protopinv.shards.file_rows import FileRows, damage_named, require_names, unreadable
-from protopinv.shards.kinds import FLOAT, NOTHING, TEXT, joined
-from protopinv.shards.source import Block
-from protopinv.shards.targets import Targets, targets_of, together, without_blanks
-from protopinv.shards.text import (
+from protopinv.rows import kinds as of_kind
+from protopinv.rows.arrays import digest
+from protopinv.rows.cutting import LINE_END, SEPARATORS, fields_of, row_ends
+from protopinv.rows.file_rows import FileRows, damage_named, require_names, unreadable
+from protopinv.rows.kinds import FLOAT, NOTHING, TEXT, joined
+from protopinv.rows.source import Block
+from protopinv.rows.targets import Targets, targets_of, together, without_blanks
+from protopinv.rows.text import (
     ADVICE,
     ENCODINGS,
     Stretch,

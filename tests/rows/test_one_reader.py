@@ -12,9 +12,9 @@ import pytest
 from protopinv import open_rows
 from protopinv.data.tables import load_table
 from protopinv.errors import ConfigError, DataError
-from protopinv.shards import formats, source
-from protopinv.shards import text as text_module
-from protopinv.shards.source import Wanted
+from protopinv.rows import formats, source
+from protopinv.rows import text as text_module
+from protopinv.rows.source import Wanted
 
 # A byte or two of each block: every cut there can be.
 SMALL = 1
