@@ -1,36 +1,5 @@
-"""Learning that continues: new rows and classes without the old ones; banks grow and shrink."""
+"""Continual learning: new rows and classes without the old ones; banks grow and shrink."""
 
-from protopinv.continual.banks import (
-    answers,
-    grown,
-    hidden_of,
-    importances,
-    left_with,
-    widened,
-    with_outputs,
-)
-from protopinv.continual.learning import (
-    GROWTH,
-    Settings,
-    Updated,
-    shrunk,
-    update,
-)
-from protopinv.continual.state import New, State
+from protopinv.continual.learn import LearnOptions, Pruned, forget, freeze, grow, learn, prune
 
-__all__ = [
-    "GROWTH",
-    "New",
-    "Settings",
-    "State",
-    "Updated",
-    "answers",
-    "grown",
-    "hidden_of",
-    "importances",
-    "left_with",
-    "shrunk",
-    "update",
-    "widened",
-    "with_outputs",
-]
+__all__ = ["LearnOptions", "Pruned", "forget", "freeze", "grow", "learn", "prune"]

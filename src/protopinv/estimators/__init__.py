@@ -1,4 +1,4 @@
-"""The scikit-learn door."""
+"""Estimators with the interface of scikit-learn."""
 
 from protopinv.estimators.classifier import ProtoPINVClassifier
 from protopinv.estimators.evaluation import (
@@ -7,8 +7,8 @@ from protopinv.estimators.evaluation import (
     NumberEvaluation,
     evaluate,
 )
-from protopinv.estimators.images import ConvStem, ImageCopies
 from protopinv.estimators.loading import load
+from protopinv.estimators.parameters import ConvStem, ImageCopies
 from protopinv.estimators.regressor import ProtoPINVRegressor
 
 __all__ = [

@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from protopinv.errors import DataError
-from protopinv.estimators.checks import exact_targets, plain_labels
-from protopinv.estimators.classes import few
-from protopinv.estimators.door import checked_weight, data_errors
+from protopinv.estimators.rows import checked_weight, data_errors, exact_targets, plain_labels
 from protopinv.objective import Labels, Numbers
+from protopinv.train.targets import few
 
 # Groups of rows whose answers are about as sure.
 BINS = 15
@@ -95,7 +94,6 @@ def evaluate(
     NumberEvaluation for numbers. What is judged are the answers of ``predict``. A row of weight
     two is the same row twice, in counts of rows too.
     """
-    check_is_fitted(estimator, "network_")
     answered = estimator._outputs(X)
     outputs = answered.numpy()
     if len(outputs) != len(y):
@@ -110,7 +108,7 @@ def evaluate(
     predicted = estimator.objective_.decode(outputs)
     if isinstance(estimator.objective_, Numbers):
         return _of_numbers(predicted.reshape(outputs.shape), y, weight)
-    probabilities = estimator._probabilities(answered)
+    probabilities = estimator.model_.probabilities(answered)
     if isinstance(estimator.objective_, Labels):
         return _of_labels(predicted, probabilities, y, weight)
     return _of_classes(estimator.classes_, predicted, probabilities, y, weight)

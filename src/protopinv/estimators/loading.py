@@ -7,34 +7,41 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.utils import check_random_state
 
 from protopinv import model_file
 from protopinv.errors import ModelFileError, TrainingError
 from protopinv.estimators.classifier import ProtoPINVClassifier
-from protopinv.estimators.fitting import ProtoPINV, range_of_images
-from protopinv.estimators.images import COPIES, STEM, nested
+from protopinv.estimators.base import ProtoPINV
+from protopinv.estimators.parameters import COPIES, STEM, nested
 from protopinv.estimators.regressor import ProtoPINVRegressor
-from protopinv.estimators.saving import TASKS
 from protopinv.features import Stem
+from protopinv.model import Model
+from protopinv.model.fitting import range_of_images
 from protopinv.model_file import SavedModel
 from protopinv.model_file.header import labels_of
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.plain import visible
 from protopinv.tables.table import checked_kinds
-from protopinv.train.config import FIELDS, TrainConfig
+from protopinv.train.config import FIELDS, TrainConfig, is_auto
 from protopinv.train.history import History
-from protopinv.train.model import fold
+from protopinv.train.training import merged_network
 
 # What values of other kinds raise where they are looked at.
 ODD = (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 
+TASKS = {
+    "classification": ProtoPINVClassifier,
+    "multi-label": ProtoPINVClassifier,
+    "regression": ProtoPINVRegressor,
+}
+
+
 def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
     """The fitted estimator in a model file; it predicts what it did before, bit for bit.
 
-    Its parameters are those that were given; ``config_`` has those that were used.
+    Its parameters are those that were set; ``config_`` has those that were used.
     """
     saved = model_file.load(path)
     if saved.task not in TASKS:
@@ -42,25 +49,25 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
             f"This version loads models for {', '.join(TASKS)}. {path} holds one for "
             f"{visible(repr(saved.task))[:60]}. Upgrade protopinv."
         )
-    _, estimator_class = TASKS[saved.task]
+    estimator_class = TASKS[saved.task]
     saved = _without_unheard(saved, estimator_class)
     try:
         estimator: Any = estimator_class(**_parameters(saved.parameters))
-        estimator._check_own_parameters()
         estimator.config()
-        estimator.config_ = TrainConfig(**{k: _tupled(v) for k, v in saved.config.items()})
-        estimator.history_ = History.from_dict(saved.history)
+        config = TrainConfig(**{k: _tupled(v) for k, v in saved.config.items()})
+        history = History.from_dict(saved.history)
     except ODD as error:
         raise ModelFileError(
             f"A model file must hold a configuration this version knows. {path} does not "
             f"({visible(str(error))[:300]}). Upgrade protopinv, or train the model again."
         ) from error
-    estimator.objective_ = _objective(saved)
-    fault = _fault(saved, estimator)
+    objective = _objective(saved)
+    fault = _fault(saved, config, objective)
     if fault is not None:
         raise model_file.unfit(path, fault)
-    estimator.sharpness_ = _sharpness(saved, estimator, path)
-    return _filled(estimator, saved)
+    calibration = _calibration(saved, config, objective, path)
+    estimator.model_ = _model(saved, config, history, objective, calibration)
+    return estimator
 
 
 def _parameters(described: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,15 +86,17 @@ def _parameters(described: Mapping[str, Any]) -> dict[str, Any]:
     return nested(arguments)
 
 
-def _fault(saved: SavedModel, estimator: ProtoPINV) -> str | None:
+def _fault(saved: SavedModel, config: TrainConfig, objective: Objective) -> str | None:
     """What of the configuration does not belong to the network and its banks, or None."""
-    config, bank, memory = estimator.config_, saved.bank, saved.memory
+    bank, memory = saved.bank, saved.memory
+    if any(is_auto(v) for n, v in vars(config).items() if n not in ("solver", "validation_fraction")):
+        return "a configuration with a value that is left open"
     if config.activation != saved.network.activation:
         return f"activation {config.activation!r} for a network with {saved.network.activation!r}"
     if bank is not None and config.widths != tuple(H.shape[2] for H in bank.hidden):
         return f"hidden_sizes {config.widths!r:.40} for banks of other layers"
-    if memory is not None and memory.n_groups > estimator.objective_.n_groups:
-        return f"a memory of {memory.n_groups} groups for {estimator.objective_.n_groups}"
+    if memory is not None and memory.n_groups > objective.n_groups:
+        return f"a memory of {memory.n_groups} groups for {objective.n_groups}"
     if isinstance(saved.front, Stem) and config.image_shape is None:
         return "a stem for rows that are no images"
     if config.image_shape is not None:
@@ -98,59 +107,62 @@ def _fault(saved: SavedModel, estimator: ProtoPINV) -> str | None:
     return None
 
 
-def _filled(estimator: Any, saved: SavedModel) -> ProtoPINVClassifier | ProtoPINVRegressor:
-    """All that a fit leaves behind."""
-    objective, continuing = estimator.objective_, saved.continuing
-    if isinstance(estimator, ProtoPINVClassifier):
-        is_list = isinstance(objective, Classes)
-        estimator.classes_ = objective.labels if is_list else np.arange(objective.n_outputs)
-    if saved.bank is not None:
-        estimator.bank_ = saved.bank
-    estimator.features_ = saved.features
-    estimator.network_ = saved.network
-    estimator.front_ = saved.front
-    estimator.tried_ = ()
+def _model(
+    saved: SavedModel,
+    config: TrainConfig,
+    history: History,
+    objective: Objective,
+    calibration: float,
+) -> Model:
+    continuing, names, targets = saved.continuing, saved.feature_names, saved.target_names
     # made-up rows can be made again; training rows are those of an older file, or were asked for
-    estimator.examples_ = saved.examples[:0].numpy() if saved.made_up else saved.examples.numpy()
-    estimator.target_names_ = saved.target_names
-    estimator.image_range_ = saved.image_range or range_of_images(
-        estimator.examples_, estimator.config_
-    )
-    estimator.n_iter_ = estimator.history_.n_epochs
-    estimator.table_ = saved.table
-    estimator.memory_ = saved.memory
-    estimator.last_bank_ = saved.last_bank
-    estimator.n_frozen_ = continuing.get("n_frozen", 0)
-    estimator.n_calls_ = continuing.get("n_calls", 0)
-    estimator.is_closed_ = continuing.get("is_closed", False)
+    examples = saved.examples[:0].numpy() if saved.made_up else saved.examples.numpy()
     left_out = 0 if saved.table is None else len(saved.table.left_out)
-    estimator.n_features_in_ = saved.n_features + left_out
-    if saved.feature_names is not None:
-        estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
-    loaded: ProtoPINVClassifier | ProtoPINVRegressor = estimator
-    return loaded
+    return Model(
+        objective=objective,
+        network=saved.network,
+        features=saved.features,
+        config=config,
+        history=history,
+        n_columns=saved.n_features + left_out,
+        feature_names=None if names is None else tuple(names),
+        target_names=None if targets is None else tuple(targets),
+        table=saved.table,
+        front=saved.front,
+        bank=saved.bank,
+        calibration=calibration,
+        memory=saved.memory,
+        last_bank=saved.last_bank,
+        n_frozen=continuing.get("n_frozen", 0),
+        n_calls=continuing.get("n_calls", 0),
+        is_closed=continuing.get("is_closed", False),
+        image_range=saved.image_range or range_of_images(examples, config),
+        examples=examples,
+    )
 
 
-def _sharpness(saved: SavedModel, estimator: ProtoPINV, path: str | Path) -> float:
-    """How much surer the network is than its banks, as the file says.
+def _calibration(
+    saved: SavedModel, config: TrainConfig, objective: Objective, path: str | Path
+) -> float:
+    """The factor of the network's outputs (temperature scaling), as the file says.
 
-    In a file from before this was stored the size of the last layer tells it. Without banks it is
+    In a file from before it was stored the size of the last layer tells it. Without banks it is
     never needed.
     """
     if saved.sharpness is not None:
         return saved.sharpness
-    if saved.bank is None or not estimator.objective_.are_odds:
+    if saved.bank is None or not objective.are_odds:
         return 1.0
     # a form of the solve that a file asks for may take any memory
-    config = replace(estimator.config_, solver="auto")
+    config = replace(config, solver="auto")
     try:
-        plain = fold(saved.bank, saved.features, estimator.objective_, config)
-        sharpness = float(saved.network.weights[-1].norm() / plain.weights[-1].norm())
+        plain = merged_network(saved.bank, saved.features, objective, config)
+        calibration = float(saved.network.weights[-1].norm() / plain.weights[-1].norm())
     except (TrainingError, RuntimeError, ValueError, MemoryError) as error:
         why = f"banks that make no network ({str(error)[:200]})"
         raise model_file.unfit(path, why) from error
     # any number will do for banks whose outputs are all zero
-    return sharpness if 0 < sharpness < math.inf else 1.0
+    return calibration if 0 < calibration < math.inf else 1.0
 
 
 def _without_unheard(saved: SavedModel, estimator: type[ProtoPINV]) -> SavedModel:

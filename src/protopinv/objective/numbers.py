@@ -95,6 +95,13 @@ class Numbers(Objective):
             low, high = np.minimum(low, self.low), np.maximum(high, self.high)
         return replace(self, low=tuple(low.tolist()), high=tuple(high.tolist()))
 
+    def within(self, other: "Numbers") -> "Numbers":
+        """With answers in the range of these targets or of those of ``other``; None if it has none."""
+        if other.low is None or other.high is None or self.low is None or self.high is None:
+            return replace(self, low=other.low, high=other.high)
+        low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        return replace(self, low=tuple(low.tolist()), high=tuple(high.tolist()))
+
     @property
     def n_outputs(self) -> int:
         """One for each target."""

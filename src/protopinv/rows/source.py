@@ -74,10 +74,19 @@ class RowSource(ABC):
     # what became of the columns of a frame, where rows come from one, and some of its rows coded
     table: Any = None
     examples: Any = None
+    # rows that come as frames, through ``frames``, and rows that are in memory as a whole
+    is_framed: bool = False
+    in_memory: bool = False
+    # whether ``names`` are those that a user knows
+    is_named: bool = True
 
     @abstractmethod
     def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
         """The rows of a block, in order."""
+
+    def frames(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
+        """The rows of a block with features as they came, as frames where ``is_framed``."""
+        return self.read(block, wanted)
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:

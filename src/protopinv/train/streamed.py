@@ -15,20 +15,51 @@ from protopinv.rows.prefetch import AHEAD
 from protopinv.rows.source import Wanted
 from protopinv.train.ranks import Ranks, owners
 from protopinv.train.rows import CPU_CHUNK_MOST, Rows
-from protopinv.train.survey import (
-    Parts,
-    Sample,
-    Survey,
-    pieces_of,
-    rows_a_piece,
-)
-from protopinv.train.view import Counting, View
+from protopinv.train.survey import Sample, Split, pieces_of, rows_a_piece
+from protopinv.train.view import View
 
 # Mini-batches are drawn from so many rows at a time, which come from blocks in a random order.
 WINDOW_ROWS = 2**17
 # A GPU works on so many rows at a time while others come, this many in a copy.
 GPU_CHUNK = 2**18
 GPU_PIECE_ROWS = 2**17
+
+
+@dataclass(frozen=True)
+class Counting:
+    """What rows count: once each, by their weights, and by the members that leave them out.
+
+    ``mean`` is that of the weights of all rows; None counts each once. With folds ``n_full``
+    members see all rows, and ``fold_mass`` is what the rows of each fold count together.
+    """
+
+    n: int
+    mean: float | None = None
+    n_full: int = 0
+    fold_mass: tuple[float, ...] = ()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether any row counts other than once."""
+        return self.mean is not None or len(self.fold_mass) > 0
+
+    def weights(
+        self, mass: NDArray[np.float64], fold: NDArray[np.int64], dtype: torch.dtype
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """What rows count to train on, and to judge those who leave them out."""
+        if not self.is_needed:
+            return None, None
+        weight = torch.from_numpy(mass / (self.mean or 1.0))[None]
+        if not self.fold_mass:
+            return weight.to(dtype), None
+        # in units in which all rows count ``n`` together
+        folds = torch.tensor(self.fold_mass, dtype=torch.float64)[:, None] / (self.mean or 1.0)
+        left_out = torch.from_numpy(fold) == torch.arange(len(folds))[:, None]
+        seen = weight * ~left_out * (self.n / (self.n - folds))
+        held = weight * left_out / folds
+        full = weight.expand(self.n_full, -1)
+        nothing = torch.zeros_like(full)
+        return torch.cat([full, seen]).to(dtype), torch.cat([nothing, held]).to(dtype)
 
 
 @dataclass(frozen=True)
@@ -40,7 +71,7 @@ class StreamedRows:
 
     source: RowSource
     view: View
-    parts: Parts
+    split: Split
     ranks: Ranks
     counting: Counting
     trained: dict[int, int]
@@ -211,8 +242,8 @@ class StreamedRows:
                     # it was fetched on another stream, which may reuse its memory only after this
                     part.record_stream(torch.cuda.current_stream(part.device))
             kept: Any = slice(None)
-            if self.parts.held_out > 0:
-                out = self.parts.held(block, piece)
+            if self.split.share > 0:
+                out = self.split.held(block, piece)
                 kept = out if self.held_out else ~out
             if piece.weight is not None and not piece.weight.all():
                 there = piece.weight > 0
@@ -223,7 +254,7 @@ class StreamedRows:
                 mass = np.ones(len(piece.X)) if piece.weight is None else piece.weight
                 masses.append(mass[kept])
             if self.counting.fold_mass:
-                folds.append(self.parts.folds(block, piece)[kept])
+                folds.append(self.split.folds(block, piece)[kept])
         fold = _whole(folds) if folds else np.zeros(0, dtype=np.int64)
         mass = _whole(masses) if masses else np.zeros(0)
         return self._seen(_whole(Xs), _whole(ys), mass, fold)
@@ -358,20 +389,3 @@ def _joined(parts: Sequence[Rows]) -> Rows:
         raise AssertionError
     return Rows(X, y, of("weight", 1), of("held", 1), of("fold", 0))
 
-
-def streamed(
-    source: RowSource, view: View, parts: Parts, ranks: Ranks, found: Survey
-) -> tuple[StreamedRows, StreamedRows | None]:
-    """Rows to train on, and those held out if there are any."""
-    weighted = found.is_weighted
-    made = []
-    for part in (0, 1):
-        n = int(found.counts[part])
-        mean = float(found.masses[part]) / max(1, n) if weighted else None
-        made.append(
-            StreamedRows(
-                source, view, parts, ranks, Counting(n, mean), found.trained, held_out=part == 1
-            )
-        )
-    trained, held = made
-    return trained, held if held.n_total else None

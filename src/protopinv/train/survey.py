@@ -18,8 +18,9 @@ from protopinv.rows import Block, Piece, RowSource, ahead, file_keys, keys_of
 from protopinv.rows.prefetch import AHEAD
 from protopinv.rows.source import Wanted
 from protopinv.train.ranks import Ranks
-from protopinv.train.settle import FOLDS
-from protopinv.train.summary import LabelCounts, Summary
+from protopinv.train.resolve import FOLDS
+from protopinv.train.targets import LabelCounts, Targets
+from protopinv.train.view import as_tensor
 
 # Quantiles, first banks and what else a few rows can tell come from so many of them, and from so
 # many of every class.
@@ -32,18 +33,18 @@ CACHED_NUMBERS = 2**17
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Which rows are held out to validate on: a share of all, by key."""
+class Split:
+    """Which rows are held out to validate on, a share of all, and the fold of each, by key."""
 
     seed: int
-    held_out: float = 0.0
+    share: float = 0.0
 
     def held(self, block: Block, piece: Piece) -> NDArray[np.bool_]:
-        """For every row of a piece."""
-        if self.held_out == 0:
+        """Whether each row of a piece is held out."""
+        if self.share == 0:
             return np.zeros(len(piece.X), dtype=bool)
         keys = file_keys(self.seed, "held out", block, piece)
-        return keys < np.uint64(min(self.held_out, 1 - 1e-12) * 2.0**64)
+        return keys < np.uint64(min(self.share, 1 - 1e-12) * 2.0**64)
 
     def folds(self, block: Block, piece: Piece) -> NDArray[np.int64]:
         """The fold of every row of a piece."""
@@ -51,7 +52,7 @@ class Parts:
         return (keys % np.uint64(FOLDS)).astype(np.int64)
 
     def sample_keys(self, numbers: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
-        """Rows with the lowest are sampled; by the number of a row among all."""
+        """Keys by the number of a row among all: rows with the lowest are sampled."""
         return keys_of(self.seed, "sample", numbers)
 
 
@@ -82,14 +83,9 @@ class Sample:
     @classmethod
     def joined(cls, parts: Sequence["Sample"]) -> "Sample":
         """All of them, each once, in the order of their numbers."""
-        whole = cls(
-            **{
-                name: np.concatenate([getattr(part, name) for part in parts])
-                for name in cls.__dataclass_fields__
-            }
-        )
-        _, first = np.unique(whole.number, return_index=True)
-        return whole.taken(first)
+        names = cls.__dataclass_fields__
+        both = cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
+        return both.taken(np.unique(both.number, return_index=True)[1])
 
 
 class Reservoir:
@@ -101,10 +97,9 @@ class Reservoir:
         self._n = 0
         self._highest = np.uint64(2**64 - 1)
 
-    def add(self, rows: Sample, chosen: NDArray[np.bool_] | None = None) -> None:
-        """Offer some more, or the chosen ones of them."""
-        low = rows.key <= self._highest
-        low = low if chosen is None else low & chosen
+    def add(self, rows: Sample, chosen: NDArray[np.bool_]) -> None:
+        """Offer the chosen ones of some more rows."""
+        low = (rows.key <= self._highest) & chosen
         if not low.any():
             return
         self._parts.append(rows.taken(np.flatnonzero(low)))
@@ -114,9 +109,9 @@ class Reservoir:
             self._n = self._size
             self._highest = self._parts[0].key.max()
 
-    def rows(self) -> Sample | None:
-        """What is kept; None if nothing was offered."""
-        return Sample.joined(self._parts).lowest(self._size) if self._parts else None
+    def rows(self) -> list[Sample]:
+        """The sample; an empty list if nothing was offered."""
+        return [Sample.joined(self._parts).lowest(self._size)] if self._parts else []
 
 
 def sampled(
@@ -138,21 +133,36 @@ def sampled(
 
 @dataclass
 class Survey:
-    """What one pass has found. ``counts`` and ``masses`` are of rows to train on and held out.
+    """Facts from one pass. ``counts`` and ``masses`` are of rows to train on and held out.
 
     ``trained`` says how many rows of each block, by its start, are trained on; ``is_weighted``
-    whether some count other than once. Rows of weight zero are not there at all.
+    whether some count other than once. Rows of weight zero are not there at all. ``samples`` are
+    of the rows to train on and of those held out, each an empty list where there is no row.
     """
 
-    targets: Summary
+    targets: Targets
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
     masses: NDArray[np.float64] = field(default_factory=lambda: np.zeros(2))
     fold_masses: NDArray[np.float64] = field(default_factory=lambda: np.zeros(FOLDS))
     moments: Moments | None = None
-    sample: Sample | None = None
-    held_sample: Sample | None = None
+    samples: tuple[list[Sample], list[Sample]] = ([], [])
     trained: dict[int, int] = field(default_factory=dict)
     is_weighted: bool = False
+
+    @property
+    def sample(self) -> Sample:
+        """A sample of the rows to train on; there are some."""
+        return self.samples[0][0]
+
+    @property
+    def held_sample(self) -> Sample | None:
+        """A sample of the rows that are held out."""
+        return self.samples[1][0] if self.samples[1] else None
+
+    def add_moments(self, moments: Moments | None) -> None:
+        """Merge those of more rows."""
+        if moments is not None:
+            self.moments = moments if self.moments is None else self.moments.merge(moments)
 
 
 def rows_a_piece(source: RowSource) -> int:
@@ -187,8 +197,8 @@ def pieces_of(
 
 def survey(
     source: RowSource,
-    targets: Summary,
-    parts: Parts,
+    targets: Targets,
+    split: Split,
     ranks: Ranks,
     *,
     scatter: str = "none",
@@ -200,46 +210,41 @@ def survey(
     ``scatter`` is "full" or "diagonal", or "none" where moments are not asked for. ``against``
     encodes targets for PLS, which needs to know them. Without ``features`` only targets are read.
     """
-    whole = Survey(targets)
+    survey = Survey(targets)
     uniform, held = Reservoir(SAMPLE_ROWS), Reservoir(SAMPLE_ROWS)
     by_label: dict[Any, Reservoir] = {}
     for block, piece in pieces_of(source, ranks.share(source.blocks), features=features):
         _check_features(source, block, piece)
         mass = _mass(block, piece)
-        out = parts.held(block, piece)
         targets.add(np.asarray(piece.y), mass, _where(block, piece))
-        first = block.start + piece.first
-        number = np.arange(first, first + len(piece.X))
-        rows = Sample(
-            piece.X,
-            np.asarray(piece.y),
-            mass,
-            number,
-            parts.folds(block, piece),
-            parts.sample_keys(number),
-        )
+        rows = _as_sample(block, piece, mass, split)
+        out = split.held(block, piece)
         counts, out = (mass > 0) & ~out, (mass > 0) & out
-        whole.is_weighted |= bool((mass != 1).any())
-        whole.counts += [int(counts.sum()), int(out.sum())]
-        whole.masses += [float(mass[counts].sum()), float(mass[out].sum())]
-        whole.fold_masses += np.bincount(rows.fold[counts], mass[counts], minlength=FOLDS)
-        n_before = whole.trained.get(block.start, 0)
-        whole.trained[block.start] = n_before + int(counts.sum())
+        survey.is_weighted |= bool((mass != 1).any())
+        survey.counts += [int(counts.sum()), int(out.sum())]
+        survey.masses += [float(mass[counts].sum()), float(mass[out].sum())]
+        survey.fold_masses += np.bincount(rows.fold[counts], mass[counts], minlength=FOLDS)
+        n_before = survey.trained.get(block.start, 0)
+        survey.trained[block.start] = n_before + int(counts.sum())
         held.add(rows, out)
         uniform.add(rows, counts)
         if isinstance(targets, LabelCounts):
             _offer_by_label(by_label, rows, counts)
         if scatter != "none":
             trained = rows if counts.all() else rows.taken(counts)
-            for found in _moments(trained, scatter, against, weighted=piece.weight is not None):
-                whole.moments = found if whole.moments is None else whole.moments.merge(found)
-    whole.sample, whole.held_sample = _joined([uniform, *by_label.values()]), held.rows()
-    return _merged(ranks.gather(whole))
+            for part in _moments(trained, scatter, against, weighted=piece.weight is not None):
+                survey.add_moments(part)
+    sampled_rows = [rows for each in (uniform, *by_label.values()) for rows in each.rows()]
+    survey.samples = ([Sample.joined(sampled_rows)] if sampled_rows else [], held.rows())
+    return _merged(ranks.gather(survey))
 
 
-def _joined(reservoirs: Sequence[Reservoir]) -> Sample | None:
-    kept = [rows for rows in (each.rows() for each in reservoirs) if rows is not None]
-    return Sample.joined(kept) if kept else None
+def _as_sample(block: Block, piece: Piece, mass: NDArray[np.float64], split: Split) -> Sample:
+    """All rows of a piece, with their keys and folds."""
+    first = block.start + piece.first
+    number = np.arange(first, first + len(piece.X))
+    fold, key = split.folds(block, piece), split.sample_keys(number)
+    return Sample(piece.X, np.asarray(piece.y), mass, number, fold, key)
 
 
 def _offer_by_label(
@@ -253,30 +258,29 @@ def _offer_by_label(
 
 
 def _merged(parts: Sequence[Survey]) -> Survey:
-    """What all ranks have found, the same on each."""
-    whole = Survey(parts[0].targets.merge([part.targets for part in parts]))
+    """The facts of all ranks, the same on each."""
+    total = Survey(parts[0].targets.merge([part.targets for part in parts]))
     for part in parts:
-        whole.counts += part.counts
-        whole.masses += part.masses
-        whole.fold_masses += part.fold_masses
-        whole.trained |= part.trained
-        whole.is_weighted |= part.is_weighted
-        if part.moments is not None:
-            known = whole.moments
-            whole.moments = part.moments if known is None else known.merge(part.moments)
-    for name in ("sample", "held_sample"):
-        there = [getattr(part, name) for part in parts if getattr(part, name) is not None]
-        if there:
-            setattr(whole, name, _resampled(Sample.joined(there), whole.targets))
-    if whole.sample is None:
+        total.counts += part.counts
+        total.masses += part.masses
+        total.fold_masses += part.fold_masses
+        total.trained |= part.trained
+        total.is_weighted |= part.is_weighted
+        total.add_moments(part.moments)
+    total.samples = ([], [])
+    for number, samples in enumerate(total.samples):
+        of_ranks = [rows for part in parts for rows in part.samples[number]]
+        if of_ranks:
+            samples.append(_resampled(Sample.joined(of_ranks), total.targets))
+    if not total.samples[0]:
         raise DataError(
             "Some rows must count. None is left to train on: all weights are zero, or all rows are "
             "held out. Give more rows, or larger weights."
         )
-    return whole
+    return total
 
 
-def _resampled(rows: Sample, targets: Summary) -> Sample:
+def _resampled(rows: Sample, targets: Targets) -> Sample:
     """The sample of all, from the samples of parts."""
     groups = np.zeros(len(rows), dtype=np.int64)
     if isinstance(targets, LabelCounts):
@@ -285,7 +289,7 @@ def _resampled(rows: Sample, targets: Summary) -> Sample:
 
 
 def _moments(rows: Sample, scatter: str, against: Any, *, weighted: bool) -> Iterator[Moments]:
-    """Of pieces that stay in cache."""
+    """Moments of pieces that stay in cache."""
     size = max(1, CACHED_NUMBERS // rows.X.shape[1])
     for start in range(0, len(rows), size):
         some = slice(start, start + size)
@@ -293,12 +297,6 @@ def _moments(rows: Sample, scatter: str, against: Any, *, weighted: bool) -> Ite
         Y = X[:, :0] if against is None else against(rows.y[some])
         weight = torch.from_numpy(rows.weight[some]) if weighted else None
         yield moments_of_chunk(X, Y, weight, diagonal=scatter == "diagonal")
-
-
-def as_tensor(X: NDArray[Any]) -> torch.Tensor:
-    """Numbers of a type that torch knows, in memory that it may write to."""
-    native = X.dtype.isnative and X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
-    return torch.from_numpy(np.require(X if native else X.astype(np.float64), None, ["C", "W"]))
 
 
 def _mass(block: Block, piece: Piece) -> NDArray[np.float64]:

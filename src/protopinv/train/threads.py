@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 
 from protopinv.train.config import TrainConfig
-from protopinv.train.settle import DataShape
+from protopinv.train.resolve import DataShape
 
 Thing = TypeVar("Thing")
 

@@ -1,4 +1,4 @@
-"""How rows as they came become what the network sees, and what each of them counts."""
+"""How rows as they came become what the network sees."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,11 +10,19 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from protopinv.features import FeatureMap, Front
+from protopinv.features import FeatureMap, Front, Stem
 from protopinv.objective import Objective
 from protopinv.rows import Piece
-from protopinv.train.source import piece_rows, seen_by_network
-from protopinv.train.survey import as_tensor
+
+# Rows are converted to float64 a piece at a time, about this many numbers; larger pieces are not
+# faster, and leave memory behind.
+PIECE_NUMBERS = 2**18
+GPU_PIECE_NUMBERS = 2**23
+# All rows are moved to a GPU, once for a training, if they take at most this share of its memory.
+MOST_OF_FREE = 0.25
+# Pieces for the maps of a stem.
+STEM_NUMBERS = 2**21
+GPU_STEM_NUMBERS = 2**28
 
 
 @dataclass(frozen=True)
@@ -40,12 +48,11 @@ class View:
         for start in range(0, n, size):
             rows = X[start : start + size]
             rows = rows if isinstance(rows, Tensor) else self.placed(rows)
-            seen = seen_by_network(rows, self.front)
-            Z[start : start + size] = self.features.project(seen)
+            Z[start : start + size] = self.features.project(seen_by_network(rows, self.front))
         return Z
 
     def fetched(self, piece: Piece) -> Piece:
-        """The same on the GPU, with targets encoded: copied by the thread that reads.
+        """A piece on the GPU, with targets encoded: copied by the thread that reads.
 
         What the thread waits for does not keep the GPU from its work on earlier pieces.
         """
@@ -74,44 +81,43 @@ class View:
         return pinned.to(self.device, non_blocking=True)
 
 
-@dataclass(frozen=True)
-class Counting:
-    """What rows count: once each, by their weights, and by the members that leave them out.
-
-    ``mean`` is that of the weights of all rows; None counts each once. With folds ``n_full``
-    members see all rows, and ``fold_mass`` is what the rows of each fold count together.
-    """
-
-    n: int
-    mean: float | None = None
-    n_full: int = 0
-    fold_mass: tuple[float, ...] = ()
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether any row counts other than once."""
-        return self.mean is not None or len(self.fold_mass) > 0
-
-    def weights(
-        self, mass: NDArray[np.float64], fold: NDArray[np.int64], dtype: torch.dtype
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """What rows count to train on, and to judge those who leave them out."""
-        if not self.is_needed:
-            return None, None
-        weight = torch.from_numpy(mass / (self.mean or 1.0))[None]
-        if not self.fold_mass:
-            return weight.to(dtype), None
-        # in units in which all rows count ``n`` together
-        folds = torch.tensor(self.fold_mass, dtype=torch.float64)[:, None] / (self.mean or 1.0)
-        left_out = torch.from_numpy(fold) == torch.arange(len(folds))[:, None]
-        seen = weight * ~left_out * (self.n / (self.n - folds))
-        held = weight * left_out / folds
-        full = weight.expand(self.n_full, -1)
-        nothing = torch.zeros_like(full)
-        return torch.cat([full, seen]).to(dtype), torch.cat([nothing, held]).to(dtype)
-
-
 @lru_cache(maxsize=8)
 def fetching(device: torch.device) -> torch.cuda.Stream:
     """The stream on which rows come to a GPU."""
     return torch.cuda.Stream(device)
+
+
+def as_tensor(X: NDArray[Any]) -> Tensor:
+    """Numbers of a type that torch knows, in memory that it may write to."""
+    native = X.dtype.isnative and X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
+    return torch.from_numpy(np.require(X if native else X.astype(np.float64), None, ["C", "W"]))
+
+
+def moved_to(device: torch.device, X: NDArray[Any]) -> Tensor | None:
+    """All rows on a GPU, in the type they came in; None where it has no room to spare for them."""
+    # torch cannot pick rows of long unsigned integers there
+    if device.type != "cuda" or (X.dtype.kind == "u" and X.dtype.itemsize > 1):
+        return None
+    if X.nbytes > MOST_OF_FREE * torch.cuda.mem_get_info(device)[0]:
+        return None
+    moved = torch.from_numpy(np.empty(0, X.dtype)).new_empty(X.shape, device=device)
+    size = max(1, GPU_PIECE_NUMBERS // X.shape[1])
+    for start in range(0, len(X), size):
+        # torch takes neither reversed nor read-only arrays as they are
+        piece = np.require(X[start : start + size], requirements=["C", "W"])
+        moved[start : start + size] = torch.from_numpy(piece)
+    return moved
+
+
+def piece_rows(width: int, front: Front | None, device: torch.device | str) -> int:
+    """Rows to take at a time; the maps of a stem get more room, or convolutions would crawl."""
+    on_cpu = torch.device(device).type == "cpu"
+    if not isinstance(front, Stem):
+        return max(1, (PIECE_NUMBERS if on_cpu else GPU_PIECE_NUMBERS) // width)
+    room = STEM_NUMBERS if on_cpu else GPU_STEM_NUMBERS
+    return max(1, room // max(front.widest, width))
+
+
+def seen_by_network(X: Tensor, front: Front | None) -> Float[Tensor, "n d"]:
+    """Rows in float64, behind the front if there is one."""
+    return X.double() if front is None else front.features(X)

@@ -1,19 +1,21 @@
-"""What an update trains on: new rows, and rows drawn from the memory where new ones cannot speak.
+"""What an update trains on: new rows, and replayed ones where new rows say nothing.
 
-What drawn rows should be answered is what the network said before, and with a new class half of it
-what their group says. So the network keeps what it learned from real rows, and the memory says
-where. New rows that are like old ones keep alive what these have taught, and none are drawn.
+Replayed rows are drawn from the replay memory and labelled with the predictions of the network
+before the update (knowledge distillation); with a new class half of the label is the group they
+were drawn for. So the network keeps what it learned from real rows, and the memory says where. New
+rows that are like old ones keep what these have taught, and none are replayed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
+from protopinv.bank import Bank
 from protopinv.continual.banks import answers
-from protopinv.continual.state import New, State
+from protopinv.memory import Memory
 from protopinv.objective import Classes, Labels, Objective
 from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
@@ -25,6 +27,40 @@ DRAWN_FOR_ONE, LEAST_DRAWN, MOST_WEIGHT = 2.0, 2_000, 2.0
 # How much of what a drawn row should be answered the network says that there was, once a new class
 # comes; before, it says all.
 FROM_NETWORK = 0.5
+
+
+@dataclass(frozen=True)
+class State:
+    """What a model knows: banks, with a column for every output, and the memory of its rows.
+
+    The first ``n_frozen`` prototypes of every bank stay where they are. ``bank`` may be the mean
+    over ``n_calls`` calls; then ``last`` is that of the last one, from which training goes on.
+    """
+
+    bank: Bank
+    memory: Memory
+    objective: Objective
+    n_frozen: int = 0
+    last: Bank | None = None
+    n_calls: int = 0
+
+    @property
+    def to_train(self) -> Bank:
+        """Where training goes on from."""
+        return self.bank if self.last is None else self.last
+
+    def with_bank(self, bank: Bank) -> "State":
+        """The same with another bank, which is the mean of nothing."""
+        return replace(self, bank=bank, last=None, n_calls=0)
+
+
+@dataclass(frozen=True)
+class New:
+    """New rows as the network sees them, targets as the objective has them, and weights."""
+
+    Z: Float[Tensor, "n m"]
+    targets: Shaped[Tensor, "n *target"]
+    weight: Float[Tensor, " n"]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,196 @@
+"""A fitted model as one frozen value: what a fit returns, and what every other function takes."""
+
+import math
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from protopinv.bank import Bank
+from protopinv.errors import DataError, ModelFileError
+from protopinv.features import FeatureMap, Front
+from protopinv.memory import Memory
+from protopinv.network import Network
+from protopinv.objective import Classes, Labels, Objective
+from protopinv.tables import Table
+from protopinv.train.config import TrainConfig
+from protopinv.train.history import History
+from protopinv.train.look import Tried
+from protopinv.train.view import piece_rows
+
+# So many times more rows are predicted at once than are prepared at once to fit.
+PIECES = 8
+# Rows of a frame that become numbers at once.
+FRAME_ROWS = 2**16
+
+# Networks that were moved to a GPU, for as long as the network itself lives.
+_on_gpu: MutableMapping[Any, dict[torch.device, tuple[Network, Front | None]]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """All that a fit leaves behind. Functions take a model and return another; none changes one.
+
+    Rows pass the ``table`` (columns of a frame to numbers; None for rows of numbers), the ``front``
+    (a stem, or a tail transform; None for neither) and the ``network``, into which the affine map
+    of the ``features`` and the ensemble of banks have been merged. ``calibration`` is the factor of
+    its outputs that held-out rows have chosen (temperature scaling).
+
+    ``bank`` holds the prototypes of every member, and ``memory`` a Gaussian mixture of the rows for
+    ``learn``; without them a model predicts, and cannot be trained further. The first ``n_frozen``
+    prototypes of every member stay where they are. ``bank`` may be the mean over ``n_calls`` calls
+    of ``learn``; then ``last_bank`` is that of the last one. ``is_closed``: classes are listed.
+
+    ``parameters`` are those of the estimator as a user set them, ``config`` with every "auto"
+    resolved. ``examples`` are a few training rows, coded where there is a table, and never leave
+    the process unless the user asks; ``made_up`` says that they are drawn instead.
+    """
+
+    objective: Objective
+    network: Network
+    features: FeatureMap
+    config: TrainConfig
+    history: History
+    n_columns: int
+    feature_names: tuple[str, ...] | None = None
+    target_names: tuple[str, ...] | None = None
+    table: Table | None = None
+    front: Front | None = None
+    bank: Bank | None = None
+    calibration: float = 1.0
+    memory: Memory | None = None
+    last_bank: Bank | None = None
+    n_frozen: int = 0
+    n_calls: int = 0
+    is_closed: bool = False
+    candidates: tuple[Tried, ...] = ()
+    image_range: tuple[float, float] | None = None
+    examples: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    made_up: bool = False
+    parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle holds: all but training rows."""
+        if self.made_up:
+            return dict(vars(self))
+        return {**vars(self), "examples": self.examples[:0].copy()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def __copy__(self) -> "Model":
+        return self  # a value needs no copy
+
+    @property
+    def task(self) -> str:
+        """What it predicts: classification, multi-label or regression."""
+        if isinstance(self.objective, Classes):
+            return "classification"
+        return "multi-label" if isinstance(self.objective, Labels) else "regression"
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels, sorted; the numbers of the outputs where there are none."""
+        if isinstance(self.objective, Classes):
+            return self.objective.labels
+        return np.arange(self.objective.n_outputs)
+
+    @property
+    def n_inputs(self) -> int:
+        """Numbers that go into the front, or into the network where there is none."""
+        return self.network.sizes[0] if self.front is None else self.front.n_inputs
+
+    @property
+    def n_features(self) -> int:
+        """Numbers of a row as ``examples`` hold it: one for each column that is used."""
+        return self.n_inputs if self.table is None else len(self.table.columns)
+
+    @property
+    def size(self) -> int:
+        """Model size: numbers (parameters) that must be stored to predict."""
+        return self.network.n_shipped + (0 if self.front is None else self.front.n_numbers)
+
+    @property
+    def prototypes(self) -> Bank:
+        """The bank; raises ModelFileError for a model that was saved without it."""
+        if self.bank is None:
+            raise ModelFileError(
+                "This needs the prototypes of a model. They were left out when it was saved. Load "
+                "a file that was saved with them."
+            )
+        return self.bank
+
+    @property
+    def replay(self) -> Memory:
+        """The replay memory; raises ModelFileError where there is none."""
+        if self.memory is None:
+            raise ModelFileError(
+                "This needs the memory of a model, what it keeps of its rows. It was fitted with "
+                "memory=0, or saved without. Fit it again, or load a file that was saved with it."
+            )
+        return self.memory
+
+    def with_bank(self, bank: Bank) -> "Model":
+        """A model of another bank, which is no mean over calls; its network is still the old one."""
+        return replace(self, bank=bank, last_bank=None, n_calls=0)
+
+    def outputs(self, rows: Any, device: torch.device | None = None) -> Tensor:
+        """Raw outputs in float64 on the host, for rows of numbers or the codes of a frame's rows."""
+        if self.table is None:
+            return self._network_outputs(rows, device)
+        starts = range(0, len(rows), FRAME_ROWS)
+        pieces = (self.table.features(rows[start : start + FRAME_ROWS]) for start in starts)
+        return torch.cat([self._network_outputs(piece, device) for piece in pieces])
+
+    def probabilities(self, outputs: Tensor) -> NDArray[np.float64]:
+        """Probabilities of classes or labels from raw outputs."""
+        if isinstance(self.objective, Labels):
+            return torch.sigmoid(outputs).numpy()
+        return torch.softmax(outputs, dim=1).numpy()
+
+    def _network_outputs(self, X: Any, device: torch.device | None) -> Tensor:
+        """Outputs for rows of numbers, a bounded piece of them at a time."""
+        network, front = self._placed(device)
+        place = torch.device("cpu") if device is None else device
+        size = piece_rows(max(network.sizes), front, place) * (PIECES if front is None else 1)
+        pieces = []
+        for start in range(0, X.shape[0], size):
+            rows = _as_tensor(X[start : start + size]).to(place)
+            pieces.append(network(rows if front is None else front.features(rows)).cpu())
+        outputs = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        if not math.isfinite(float(outputs.sum())) and not bool(outputs.isfinite().all()):
+            row = int((~outputs.isfinite()).any(1).nonzero()[0])
+            raise DataError(
+                "Rows must be of a size that the network can work with. Row "
+                f"{row} is so far from those it was trained on that its outputs are not finite. "
+                "Check its units."
+            )
+        return outputs
+
+    def _placed(self, device: torch.device | None) -> tuple[Network, Front | None]:
+        """Network and front where they are to work; on a GPU they stay there for the next call."""
+        if device is None or device.type == "cpu":
+            return self.network, self.front
+        places = _on_gpu.setdefault(self.network, {})
+        if device not in places:
+            front = None if self.front is None else self.front.to(device)
+            places[device] = (self.network.to(device), front)
+        return places[device]
+
+
+def torch_ready(X: NDArray[Any]) -> NDArray[Any]:
+    """The array itself, or a float64 copy where torch has no such number type."""
+    native = X.dtype.isnative and X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
+    return X if native else X.astype(np.float64)
+
+
+def _as_tensor(X: Any) -> Tensor:
+    """Rows as torch takes them: dense, a type it knows, memory it may hold; they are only read."""
+    dense = X.toarray() if hasattr(X, "toarray") else X
+    array = np.ascontiguousarray(torch_ready(dense))
+    return torch.from_numpy(array if array.flags.writeable else array.copy())

@@ -1,0 +1,356 @@
+"""What must be known of targets before training, from one pass over them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protopinv.errors import ConfigError, DataError
+from protopinv.objective import Classes, Labels, Numbers, Objective
+from protopinv.rows.labels import exact_numbers
+
+# More different labels than these are numbers, not classes.
+MOST_LABELS = 100_000
+
+# Columns to average for target encoding, and what each is called.
+Encoded = tuple[Callable[[NDArray[Any]], NDArray[np.float64]], list[str]]
+
+
+class Targets(ABC):
+    """Statistics of the targets seen so far; ``add`` raises DataError for what they cannot be."""
+
+    @abstractmethod
+    def add(self, y: NDArray[Any], mass: NDArray[np.float64], where: str) -> None:
+        """Add targets, what each counts, and where they come from."""
+
+    @abstractmethod
+    def merge(self, others: Sequence[Self]) -> Self:
+        """Combine those of all ranks."""
+
+    @abstractmethod
+    def objective(self, some: Sequence[NDArray[Any]]) -> Objective:
+        """What the network is trained for; ``some`` targets and their weights give quantiles."""
+
+    @abstractmethod
+    def encoded(self) -> Encoded:
+        """How targets become the columns that target encoding averages."""
+
+    def fresh(self) -> Self:
+        """Statistics of the same kind that have seen nothing."""
+        return type(self)()
+
+
+class LabelCounts(Targets):
+    """Every label that occurs, sorted, and the mass of its rows."""
+
+    def __init__(self) -> None:
+        self.labels: NDArray[Any] = np.empty(0, dtype=object)
+        self.mass: NDArray[np.float64] = np.empty(0)
+
+    def add(self, y: NDArray[Any], mass: NDArray[np.float64], where: str) -> None:
+        """Count labels of one kind; one of which no row counts is none."""
+        if y.dtype.kind == "f":
+            _require_whole(y, where)
+        try:
+            labels, codes = np.unique(y, return_inverse=True)
+        except TypeError as error:
+            raise DataError(
+                f"Labels must all be booleans, numbers or strings. {where} mixes them. Convert "
+                "them."
+            ) from error
+        sums = np.bincount(codes, mass, len(labels))
+        self._join(labels[sums > 0], sums[sums > 0])
+        if len(self.labels) > MOST_LABELS:
+            raise DataError(
+                f"Classes must be few enough to count, at most {MOST_LABELS:,}. {where} and what "
+                "came before it hold more. If the target is a number, use ProtoPINVRegressor."
+            )
+
+    def merge(self, others: Sequence["LabelCounts"]) -> "LabelCounts":
+        """Add up masses, label by label."""
+        total = self.fresh()
+        for other in others:
+            total._join(other.labels, other.mass)
+        return total
+
+    def _join(self, labels: NDArray[Any], mass: NDArray[np.float64]) -> None:
+        """Add labels, each of which occurs once."""
+        if not len(self.labels):
+            self.labels, self.mass = labels, mass
+            return
+        if len(labels):
+            both = _joined(self.labels, labels)
+            self.labels, codes = np.unique(both, return_inverse=True)
+            self.mass = np.bincount(codes, np.concatenate([self.mass, mass]))
+
+    def masses_of(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+        """The mass of each of these labels, 0 for one that does not occur."""
+        if not len(self.labels):
+            return np.zeros(len(labels))
+        places = np.searchsorted(self.labels, labels).clip(max=len(self.labels) - 1)
+        return np.where(self.labels[places] == labels, self.mass[places], 0.0)
+
+    def objective(self, some: Sequence[NDArray[Any]] = ()) -> Classes:  # noqa: ARG002
+        """One class a row; raises DataError for fewer than two."""
+        return classes_of(self.labels)
+
+    def encoded(self) -> Encoded:
+        """A column for each class, or for the second of two."""
+        objective = self.objective()
+        first = int(objective.n_outputs == 2)
+        eye = np.eye(objective.n_outputs)[:, first:]
+        return lambda y: eye[objective.encode(y)], label_names(objective)[first:]
+
+
+class ListedLabels(LabelCounts):
+    """Labels of which a user lists all there may be."""
+
+    def __init__(self, listed: NDArray[Any]) -> None:
+        super().__init__()
+        self.listed = np.unique(listed)
+
+    def fresh(self) -> "ListedLabels":
+        """The same list, before any labels."""
+        return ListedLabels(self.listed)
+
+    def objective(self, some: Sequence[NDArray[Any]] = ()) -> Classes:  # noqa: ARG002
+        """All that are listed; raises DataError for a label that is not."""
+        unlisted = np.setdiff1d(self.labels, self.listed)
+        if len(unlisted):
+            raise DataError(
+                f"classes must list every class of y: {few(self.listed.tolist())}. y holds "
+                f"{few(unlisted.tolist())} too. Add these to classes, or leave it out."
+            )
+        return classes_of(self.listed)
+
+
+def _require_whole(y: NDArray[Any], where: str) -> None:
+    """Raise DataError for labels that are gaps or have digits after the point."""
+    if not np.isfinite(y).all():
+        raise DataError(
+            f"Labels must be there. {where} holds {y[~np.isfinite(y)][0]}: NaN or infinity. Fill "
+            "it in or leave the row out."
+        )
+    if not (y == np.trunc(y)).all():
+        raise DataError(
+            f"Classes must be labels: strings, booleans or whole numbers. {where} holds "
+            f"{y[y != np.trunc(y)][0]}. If the target is a quantity, use ProtoPINVRegressor."
+        )
+
+
+def _joined(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """Labels of both, none of which becomes another on its way."""
+    texts = [labels.dtype.kind in "OUT" for labels in (one, other)]
+    if any(texts) and not all(texts):
+        kinds = sorted({type(labels.tolist()[0]).__name__ for labels in (one, other)})
+        raise DataError(
+            "Labels must all be booleans, numbers or strings. Some files hold "
+            f"{' and some '.join(kinds)}. Convert them."
+        )
+    if all(texts) or one.dtype == other.dtype:
+        return np.concatenate([one, other])
+    return exact_numbers([*one.tolist(), *other.tolist()])
+
+
+def classes_of(labels: NDArray[Any]) -> Classes:
+    """The objective of these classes, sorted; raises DataError for fewer than two."""
+    if len(labels) < 2:
+        raise DataError(
+            "A classifier needs at least two classes. y holds only one class: "
+            f"{labels[:1].tolist()[0]!r}. Check the target, or use a constant."
+        )
+    return Classes(narrowed(labels))
+
+
+def narrowed(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels; strings of a fixed width no wider than the longest of them."""
+    return np.array(labels.tolist()) if labels.dtype.kind == "U" else labels
+
+
+def label_names(objective: Objective) -> list[str]:
+    """What the outputs of an objective are called."""
+    if isinstance(objective, Classes):
+        return list(map(str, objective.labels.tolist()))
+    return [f"target {number}" for number in range(1, objective.n_outputs + 1)]
+
+
+@dataclass
+class NumberStats(Targets):
+    """Mass, mean and scatter of every column, and its range.
+
+    ``loss`` and ``bounded`` are settings of the regressor.
+    """
+
+    loss: str = "squared"
+    bounded: bool = True
+    is_column: bool = True
+    n: int = 0
+    mass: float = 0.0
+    mean: Any = 0.0
+    scatter: Any = 0.0
+    low: Any = np.inf
+    high: Any = -np.inf
+
+    def fresh(self) -> Self:
+        """Statistics with these settings that have seen nothing."""
+        return type(self)(self.loss, self.bounded, self.is_column)
+
+    def add(self, y: NDArray[Any], mass: NDArray[np.float64], where: str) -> None:
+        """Numbers, a column a target."""
+        columns = numbers_of(y, where).reshape(len(y), -1)
+        total = float(mass.sum())
+        if total == 0:
+            return
+        mean = mass @ columns / total
+        with np.errstate(over="ignore"):
+            scatter = mass @ (columns - mean) ** 2
+        counted = columns[mass > 0]
+        part = self.fresh()
+        part.n, part.mass, part.mean, part.scatter = len(columns), total, mean, scatter
+        part.low, part.high = counted.min(axis=0), counted.max(axis=0)
+        vars(self).update(vars(self.merge([self, part])))
+
+    def merge(self, others: Sequence[Self]) -> Self:
+        """By the rule of Chan, Golub and LeVeque, as for the moments of features."""
+        total = self.fresh()
+        for part in others:
+            if part.mass == 0:
+                continue
+            mass, off = total.mass + part.mass, part.mean - total.mean
+            with np.errstate(over="ignore"):
+                between = off**2 * (total.mass * part.mass / mass)
+                total.scatter = total.scatter + part.scatter + between
+            total.mean = total.mean + off * part.mass / mass
+            total.n, total.mass = total.n + part.n, mass
+            total.low = np.minimum(total.low, part.low)
+            total.high = np.maximum(total.high, part.high)
+        return total
+
+    def objective(self, some: Sequence[NDArray[Any]]) -> Objective:
+        """One number or several a row, scaled; raises DataError for those too large to square."""
+        y, weight = some
+        columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        numbers = Numbers.from_moments(
+            self.mean,
+            self.scatter / self.mass,
+            self.n,
+            self.loss,
+            some=(columns, weight / weight.sum()),
+            is_column=self.is_column,
+        )
+        ends = np.stack([self.low, self.high])
+        require_scale(numbers, ends)
+        return numbers.bounded_by(ends) if self.bounded else numbers
+
+    def encoded(self) -> Encoded:
+        """Numbers with a mean of 0 and a deviation of 1, whatever their units."""
+        deviation = np.sqrt(np.maximum(self.scatter / max(self.mass, 1e-300), 1e-300))
+        names = [f"target {number}" for number in range(1, len(self.mean) + 1)]
+        return lambda y: (y.reshape(len(y), -1) - self.mean) / deviation, names
+
+
+class LabelColumns(NumberStats):
+    """Several labels a row: columns of 0 and 1."""
+
+    def add(self, y: NDArray[Any], mass: NDArray[np.float64], where: str) -> None:
+        """Columns of 0 and 1."""
+        if not np.isin(y, (0, 1)).all():
+            raise DataError(
+                f"Several labels a row must be a matrix of 0 and 1, a column a label. {where} "
+                "holds other numbers. For several numbers a row use ProtoPINVRegressor."
+            )
+        super().add(y, mass, where)
+
+    def objective(self, some: Sequence[NDArray[Any]] = ()) -> Labels:  # noqa: ARG002
+        """Several labels a row; raises DataError for one that does not vary."""
+        constant = np.flatnonzero(self.low == self.high)
+        if len(constant):
+            column = int(constant[0])
+            raise DataError(
+                "Every label must be there in some rows and not in others. Column "
+                f"{column} of the targets is {int(self.low[column])} in all {self.n} rows. Leave "
+                "it out."
+            )
+        return Labels(len(self.mean))
+
+    def encoded(self) -> Encoded:
+        """The labels as they are."""
+        return lambda y: y.reshape(len(y), -1).astype(np.float64), super().encoded()[1]
+
+
+def numbers_of(y: NDArray[Any], where: str) -> NDArray[np.float64]:
+    """Targets as finite numbers; raises DataError for any other."""
+    try:
+        numbers = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"Targets must be numbers. {where} holds {y.dtype.name} such as {y.flat[0]!r}. Convert "
+            "them, or use ProtoPINVClassifier for classes."
+        ) from error
+    finite = np.isfinite(numbers).reshape(len(y), -1).all(axis=1)
+    if not finite.all():
+        row = int(finite.argmin())
+        raise DataError(
+            f"Targets must be finite numbers. {where} holds {y[row]} in row {row}: NaN or "
+            "infinity. Fill it in or leave the row out."
+        )
+    return numbers
+
+
+def require_scale(objective: Numbers, numbers: NDArray[np.float64]) -> None:
+    """Raise DataError for targets too large to be scaled."""
+    scaling = (*objective.centre, *objective.spread, *objective.variance)
+    if not (np.isfinite(scaling).all() and np.isfinite(objective.encode(numbers)).all()):
+        raise DataError(
+            "Targets must be small enough to be squared, at most about 1e150. y holds larger "
+            "ones. Rescale it."
+        )
+
+
+def class_factors(
+    class_weight: Any, labels: NDArray[Any], mass: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What rows of each class count beside their own weights, which have this ``mass``."""
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        even: NDArray[np.float64] = mass.sum() / (len(mass) * mass)
+        return even
+    check_class_weight(class_weight)
+    names = labels.tolist()
+    for label, number in class_weight.items():
+        if label not in names:
+            raise DataError(
+                f"class_weight may name classes of y only: {few(names)}. Got {label!r}. Check "
+                "its name and type."
+            )
+        counts = isinstance(number, Real) and not isinstance(number, bool)
+        if not (counts and 0 <= number < np.inf):
+            raise ConfigError(
+                f"class_weight must be numbers, 0 or more. Class {label!r} has {number!r}. "
+                "Change it."
+            )
+    return np.array([float(class_weight.get(label, 1.0)) for label in names])
+
+
+def check_class_weight(class_weight: Any, *, is_column: bool = True) -> None:
+    """Raise ConfigError for what is neither "balanced" nor a dict, or for several labels a row."""
+    balanced = isinstance(class_weight, str) and class_weight == "balanced"
+    if not balanced and not isinstance(class_weight, dict):
+        raise ConfigError(
+            "class_weight must be None, 'balanced' or a dict of numbers by class. Got "
+            f"{class_weight!r}. Change it, or leave it at None."
+        )
+    if not is_column:
+        raise ConfigError(
+            "class_weight goes with one class a row. There are several labels a row. Use "
+            "sample_weight, or a column of weights."
+        )
+
+
+def few(values: Sequence[Any]) -> str:
+    """The first few values, as text."""
+    text = ", ".join(map(repr, values[:6]))
+    return text + (", ..." if len(values) > 6 else "")
