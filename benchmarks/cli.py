@@ -59,7 +59,7 @@ def paper(
     from benchmarks.paper.methods import methods_on
     from benchmarks.paper.table1 import PaperPlan, measure_paper
     from benchmarks.paper.text import paper_table
-    from protopinv.estimators.checks import resolve_device
+    from protopinv.train.devices import resolve_device
 
     place = resolve_device(device).type
     usual = methods_on(place)
@@ -101,7 +101,7 @@ def ablations(
     from benchmarks.paper.ablations import AblationPlan, measure_ablations
     from benchmarks.paper.text import sweep_tables
     from protopinv.bench.tasks import DATASETS
-    from protopinv.estimators.checks import resolve_device
+    from protopinv.train.devices import resolve_device
 
     chosen = {} if sweeps == "all" else {"sweeps": listed(sweeps)}
     place = resolve_device(device).type
@@ -142,7 +142,7 @@ def accuracy(
     """
     from benchmarks.images.accuracy import AccuracyPlan, accuracy_table, measure_accuracy
     from benchmarks.images.contenders import ROWS
-    from protopinv.estimators.checks import resolve_device
+    from protopinv.train.devices import resolve_device
 
     place = resolve_device(device).type
     plans = [
@@ -172,7 +172,7 @@ def more(
     """Where ours is behind an MLP on Fashion: the same network with three times the prototypes."""
     from benchmarks.images.more import MorePlan, measure_more, more_table
     from protopinv.bench.record import newest_records
-    from protopinv.estimators.checks import resolve_device
+    from protopinv.train.devices import resolve_device
 
     earlier = newest_records(Path(__file__).parent / "records")
     place = resolve_device(device).type
@@ -207,7 +207,7 @@ def continual(
     """
     from benchmarks.continual.study import PARTS, ContinualPlan, measure_continual
     from benchmarks.continual.text import TABLES
-    from protopinv.estimators.checks import resolve_device
+    from protopinv.train.devices import resolve_device
 
     place = resolve_device(device).type
     chosen = PARTS if parts == "all" else listed(parts)
@@ -410,7 +410,7 @@ def defaults(
 ) -> None:
     """What fit(X, y) gives on images without options, and how long it takes."""
     from benchmarks.images.defaults import DefaultsPlan, defaults_table, measure_defaults
-    from protopinv.estimators.checks import resolve_device
+    from protopinv.train.devices import resolve_device
 
     plan = DefaultsPlan(listed(datasets), listed(efforts), seeds, quick)
     place = resolve_device(device).type

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
+from protopinv.train.source import Source, moved_to
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.baselines import (
@@ -25,7 +26,6 @@ from protopinv.train.config import TrainConfig
 from protopinv.train.loop import EpochReport, train
 from protopinv.train.prepare import first_banks, prepare
 from protopinv.train.rows import Rows
-from protopinv.train.source import Source, moved_to
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a GPU that torch can use"

@@ -87,11 +87,15 @@ def test_a_loaded_model_is_the_saved_one(model: ProtoPINVClassifier, path: Path,
 def test_files_from_before_sharpness_was_stored_have_it_in_their_last_layer(
     model: ProtoPINVClassifier, path: Path
 ) -> None:
-    assert model.sharpness_ != pytest.approx(1, abs=0.01)  # held-out rows had something to say
-    assert load(path).sharpness_ == model.sharpness_
+    assert model.model_.calibration != pytest.approx(
+        1, abs=0.01
+    )  # held-out rows had something to say
+    assert load(path).model_.calibration == model.model_.calibration
     rewrite(path, sharpness=DROPPED)
-    assert load(path).sharpness_ == pytest.approx(model.sharpness_, rel=1e-12)
-    assert load(GOLDEN / "continued.safetensors").sharpness_ == pytest.approx(1)  # nobody was asked
+    assert load(path).model_.calibration == pytest.approx(model.model_.calibration, rel=1e-12)
+    assert load(GOLDEN / "continued.safetensors").model_.calibration == pytest.approx(
+        1
+    )  # nobody was asked
 
 
 def test_banks_that_make_no_network_are_refused_where_they_are_needed(path: Path) -> None:

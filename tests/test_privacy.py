@@ -187,7 +187,7 @@ def test_a_class_that_is_forgotten_takes_its_rows_along(tmp_path: Path) -> None:
     X = pd.DataFrame(random.normal(size=(90, 4)), columns=list("abcd"))
     y = np.arange(90) % 3
     estimator = ProtoPINVClassifier(**SMALL).fit(X, y).forget(1)
-    assert not any((row == estimator.examples_).all(1).any() for row in X[y == 1].to_numpy())
+    assert not any((row == estimator.model_.examples).all(1).any() for row in X[y == 1].to_numpy())
     with pytest.raises(ConfigError, match="a class was forgotten"):
         estimator.save(tmp_path / "m.safetensors", examples=True)
     estimator.save(tmp_path / "m.safetensors")
@@ -196,12 +196,12 @@ def test_a_class_that_is_forgotten_takes_its_rows_along(tmp_path: Path) -> None:
 
 def test_rows_of_an_older_file_are_dropped_when_it_is_saved_again(tmp_path: Path) -> None:
     older = load(GOLDEN / "classes.safetensors")
-    rows = older.examples_
+    rows = older.model_.examples
     assert len(rows) > 1
     older.save(tmp_path / "with.safetensors", examples=True)
     older.save(tmp_path / "without.safetensors")
-    assert np.array_equal(load(tmp_path / "with.safetensors").examples_, rows)
-    assert len(load(tmp_path / "without.safetensors").examples_) == 0
+    assert np.array_equal(load(tmp_path / "with.safetensors").model_.examples, rows)
+    assert len(load(tmp_path / "without.safetensors").model_.examples) == 0
     without = (tmp_path / "without.safetensors").read_bytes()
     assert not any(row.astype(kind).tobytes() in without for row in rows for kind in ("f4", "f8"))
 
@@ -211,7 +211,7 @@ def test_a_loaded_model_has_no_rows_to_pass_on(tmp_path: Path) -> None:
     estimator.save(tmp_path / "m.safetensors")
     again = load(tmp_path / "m.safetensors")
     for bare in (again, pickle.loads(pickle.dumps(estimator))):
-        assert bare.examples_.shape == (0, estimator.examples_.shape[1])
+        assert bare.model_.examples.shape == (0, estimator.model_.examples.shape[1])
         with pytest.raises(ConfigError, match="This model has none"):
             bare.export(tmp_path / "m.c", examples=True)
     assert np.array_equal(again.predict_proba(X), estimator.predict_proba(X))

@@ -31,10 +31,10 @@ def test_the_name_comes_with_y_and_stays_in_the_file(
     y: Any, names: list[str] | None, tmp_path: Path
 ) -> None:
     model = ProtoPINVRegressor(**SMALL).fit(X, y)
-    assert model.target_names_ == names
+    assert model.model_.target_names == names
     model.save(tmp_path / "m.safetensors")
-    assert load(tmp_path / "m.safetensors").target_names_ == names
-    assert model.fit(X, NUMBERS[:, 0]).target_names_ is None
+    assert load(tmp_path / "m.safetensors").model_.target_names == names
+    assert model.fit(X, NUMBERS[:, 0]).model_.target_names is None
 
 
 def test_files_and_first_calls_bring_it_too(tmp_path: Path) -> None:
@@ -46,4 +46,4 @@ def test_files_and_first_calls_bring_it_too(tmp_path: Path) -> None:
         lambda model: model.partial_fit(source, classes=[0, 1]),
         lambda model: model.partial_fit(X, kind, classes=[0, 1]).partial_fit(X, kind.to_numpy()),
     ):
-        assert learn(ProtoPINVClassifier(**SMALL)).target_names_ == ["kind"]
+        assert learn(ProtoPINVClassifier(**SMALL)).model_.target_names == ["kind"]

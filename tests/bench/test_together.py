@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from protopinv.train.model import train_model, train_population
+from protopinv.train.source import Source
 
 from protopinv.bench import together
 from protopinv.bench.record import Record
@@ -21,8 +23,6 @@ from protopinv.bench.together import (
 from protopinv.errors import ConfigError, TrainingError
 from protopinv.objective import Classes
 from protopinv.train.config import TrainConfig
-from protopinv.train.model import train_model, train_population
-from protopinv.train.source import Source
 
 CONFIG = TrainConfig(n_prototypes=9, hidden_sizes=6, max_epochs=60, lr=0.1, dtype="float64")
 CPU = torch.device("cpu")

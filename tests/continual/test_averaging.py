@@ -7,8 +7,9 @@ import torch
 from torch import Generator, Tensor
 
 from protopinv.bank import Bank, population, start_bank
-from protopinv.continual import New, State, answers
-from protopinv.continual.averaging import LEAST_SHARE, between, followed_by, reviewed
+from protopinv.continual.banks import answers
+from protopinv.continual.replay import New, State
+from protopinv.continual.update import LEAST_SHARE, between, followed_by, reviewed
 from protopinv.memory import begin_memory
 from protopinv.network import Architecture
 from protopinv.objective import Numbers

@@ -7,8 +7,16 @@ import torch
 from torch import Generator
 
 from protopinv.bank import Bank, population, start_bank
-from protopinv.continual import answers, grown, hidden_of, importances, left_with, with_outputs
-from protopinv.continual.banks import widened, without_output
+from protopinv.continual.banks import (
+    answers,
+    grown,
+    hidden_of,
+    importances,
+    left_with,
+    widened,
+    with_outputs,
+    without_output,
+)
 from protopinv.network import Architecture
 
 ARCHITECTURE = Architecture("tanh")

@@ -8,9 +8,8 @@ import torch
 from torch import Generator
 
 from protopinv.bank import start_bank
-from protopinv.continual import New, State
-from protopinv.continual.rehearsal import Call
-from protopinv.continual.schedule import LEAST_PASSES, MOST_RATE, gentle, scheduled
+from protopinv.continual.replay import Call, New, State
+from protopinv.continual.update import LEAST_PASSES, MOST_RATE, gentle, scheduled
 from protopinv.memory import Memory, begin_memory
 from protopinv.objective import Numbers
 from protopinv.train.config import TrainConfig
@@ -71,7 +70,7 @@ def call(mass: float, n_new: int, *, unlike: float, is_known: bool = True) -> Ca
 
 
 def test_rows_of_elsewhere_are_learned_like_a_new_class() -> None:
-    config = TrainConfig(max_epochs=50)
+    config = TrainConfig(max_epochs=50, warmup_epochs=20, lr=0.05, batch_size=None)
     like, elsewhere, grown = (
         scheduled(config, call(10_000, 1_000, unlike=u, is_known=known), 1_000, batch_is_free=True)
         for u, known in ((0.0, True), (1.0, True), (0.0, False))
@@ -85,7 +84,7 @@ def test_rows_of_elsewhere_are_learned_like_a_new_class() -> None:
 def test_few_rows_make_several_batches_unless_a_user_says_otherwise(
     *, free: bool, batch: int
 ) -> None:
-    config = TrainConfig(batch_size=4_096, max_epochs=50)
+    config = TrainConfig(batch_size=4_096, max_epochs=50, warmup_epochs=20, lr=0.05)
     found = scheduled(config, call(1_000, 1_200, unlike=0.0), 1_200, batch_is_free=free)
     assert found.batch_size == batch
     assert found.lr < config.lr

@@ -59,7 +59,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 def test_whatever_is_raised_between_two_changes_undoes_both(
     models, blobs, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """KeyboardInterrupt at the first change of the estimator, at the second, and so on."""
+    """KeyboardInterrupt at every change of the estimator, of which there is one."""
     original, X, *_ = models["classes"]
     known, before = dict(vars(original)), original._outputs(X)
 
@@ -81,5 +81,4 @@ def test_whatever_is_raised_between_two_changes_undoes_both(
                 return True
         return False
 
-    places = list(takewhile(interrupted_at, count()))
-    assert len(places) > 1
+    assert list(takewhile(interrupted_at, count())) == [0]  # one value takes the place of one

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from protopinv.estimators.widening import with_table
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load, open_rows
 from protopinv.errors import DataError
-from protopinv.estimators.widening import with_table
 from protopinv.features import Clip
 from protopinv.report import write_report
 from protopinv.tables import frame_columns, grown

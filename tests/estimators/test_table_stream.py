@@ -9,6 +9,8 @@ import pytest
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load, open_rows
 from protopinv.errors import DataError
+from protopinv.tables.rows import encode_table
+from protopinv.train.targets import LabelCounts
 
 N = 3_000
 QUICK: dict[str, Any] = {
@@ -78,7 +80,7 @@ def test_training_rows_have_not_seen_their_targets(files: Path) -> None:
     """What is read to train on differs from what is predicted with, in the averages alone."""
     rows = open_rows(files, "churn", drop=["price"], memory=0)
     model = ProtoPINVClassifier(class_weight="balanced", **QUICK)
-    source = model._with_table(rows)
+    source = encode_table(rows, None, LabelCounts())
     X = np.concatenate([p.X for b in source.blocks for p in source.read(b, wanted(500))])
     table = source.table
     seen = table.features(table.codes(columns(people())))

@@ -59,7 +59,7 @@ def test_a_weight_is_a_number_of_rows_in_every_call(three, frame: bool) -> None:
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
         found = [model.predict_proba(X) for model in (weighted, repeated)]
         np.testing.assert_allclose(*found, rtol=near, atol=near)
-        assert weighted.n_calls_ == repeated.n_calls_
+        assert weighted.model_.n_calls == repeated.model_.n_calls
 
 
 def test_heavy_rows_have_their_mass(three) -> None:

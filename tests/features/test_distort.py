@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from protopinv.train.source import Source
 from torch import Generator
 
 from protopinv import ImageCopies, ProtoPINVClassifier
@@ -11,7 +12,6 @@ from protopinv.features import Distortion
 from protopinv.objective import Classes
 from protopinv.train.config import TrainConfig
 from protopinv.train.prepare import prepare
-from protopinv.train.source import Source
 
 SHAPE = (7, 9, 2)
 

@@ -5,6 +5,8 @@ import time
 import numpy as np
 import pytest
 import torch
+from protopinv.train.model import train_model
+from protopinv.train.source import Source
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.baselines import MLPBaselineClassifier
@@ -14,10 +16,8 @@ from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.cross import LEAST_PATIENCE, EpochChoice, crossed, deal_folds
 from protopinv.train.loop import EpochReport, train
-from protopinv.train.model import train_model
 from protopinv.train.prepare import first_banks
 from protopinv.train.rows import Rows
-from protopinv.train.source import Source
 
 
 def test_folds_hold_every_row_once_and_every_class_evenly() -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from protopinv.train.model import Model, train_model
+from protopinv.train.source import Source
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
@@ -19,8 +21,6 @@ from protopinv.objective import Classes, Labels, Numbers
 from protopinv.train.config import TrainConfig
 from protopinv.train.look import LEAST_LOOK, LOOK, LOOK_STEPS, look_epochs
 from protopinv.train.loop import EpochReport, Run
-from protopinv.train.model import Model, train_model
-from protopinv.train.source import Source
 
 PLAIN = TrainConfig(
     n_prototypes=12,

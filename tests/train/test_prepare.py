@@ -5,11 +5,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
+from protopinv.train.source import Source
 
 from protopinv.objective import Classes
 from protopinv.train import prepare, survey
 from protopinv.train.config import TrainConfig
-from protopinv.train.source import Source
 
 USES = (prepare.FOR_NOISE, prepare.FOR_COPIES, prepare.FOR_FRONT)
 

@@ -9,11 +9,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy.sparse import csr_matrix
-
-from protopinv import ProtoPINVClassifier, open_rows
-from protopinv.errors import ConfigError
-from protopinv.train.config import AUTO, FIELDS, TrainConfig, offered_default
 from protopinv.train.settle import (
     BATCH,
     COMPONENTS,
@@ -27,6 +22,11 @@ from protopinv.train.settle import (
     settle,
 )
 from protopinv.train.source import have_one_unit
+from scipy.sparse import csr_matrix
+
+from protopinv import ProtoPINVClassifier, open_rows
+from protopinv.errors import ConfigError
+from protopinv.train.config import AUTO, FIELDS, TrainConfig, offered_default
 
 OFFERED = {name: offered_default(name) for name in FIELDS}
 LEFT_OPEN = [

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from protopinv.train.summary import LabelCounts
 from scipy import sparse
 
 from protopinv import ArrayRows, BatchRows, ProtoPINVClassifier, ProtoPINVRegressor, open_rows
@@ -19,7 +20,6 @@ from protopinv.train import prepare_stream as prepare_module
 from protopinv.train import streamed as streamed_module
 from protopinv.train import survey as survey_module
 from protopinv.train.ranks import ALONE
-from protopinv.train.summary import LabelCounts
 from protopinv.train.survey import Parts, Reservoir, Sample, sampled, survey
 
 SMALL = {"n_prototypes": 20, "hidden_sizes": 16, "activation": "relu", "ridge": 2.0, "lr": 0.05}

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from protopinv.train.source import Source
 from torch import Generator, Tensor
 
 from protopinv.bank import Bank, balanced_groups, normal_inputs, pick_rows, population, start_bank
@@ -20,7 +21,6 @@ from protopinv.train.config import TrainConfig
 from protopinv.train.data_pass import data_pass, evaluate
 from protopinv.train.prepare import features_of, first_banks, front_of, prepare
 from protopinv.train.rows import Rows
-from protopinv.train.source import Source
 
 N, K = 23, 3
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}

@@ -43,7 +43,7 @@ def speed(
     """
     from protopinv.bench.speed import SpeedPlan, measure_speed
     from protopinv.bench.speed_tables import speed_tables
-    from protopinv.estimators.checks import resolve_device
+    from protopinv.train.devices import resolve_device
 
     plan = SpeedPlan(repeats, seeds, scaling, quick)
     place = resolve_device(device).type

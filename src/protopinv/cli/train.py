@@ -91,8 +91,8 @@ def train(
     """
     from protopinv.cli.rows import as_written
     from protopinv.data import load_data
-    from protopinv.estimators.checks import resolve_device
     from protopinv.files import require_ending, require_file
+    from protopinv.train.devices import resolve_device
     from protopinv.train.ranks import is_first
     from protopinv.train.settle import check
 

@@ -97,8 +97,9 @@ class ProtoPINV(Parameters):
             start = vars(self).get("model_") if self.warm_start else None
             config, rows, targets = self._rows(X, y, sample_weight, start)
             saving = Saving(checkpoint, checkpoint_every, resume)
+            options = self._options()
             self.model_ = fit_rows(
-                rows, targets, config, self._options(), start=start, callbacks=watchers, saving=saving
+                rows, targets, config, options, start=start, callbacks=watchers, saving=saving
             )
         return self
 
@@ -313,9 +314,7 @@ class ProtoPINV(Parameters):
             if model is None:
                 callbacks = Callbacks(observer, None)
                 targets = self._declared(targets, rows, classes)
-                fitted_model = fit_rows(
-                    rows, targets, config, self._options(), callbacks=callbacks
-                )
+                fitted_model = fit_rows(rows, targets, config, self._options(), callbacks=callbacks)
                 self.model_ = replace(fitted_model, is_closed=classes is not None)
                 return self
             options = LearnOptions(

@@ -129,9 +129,7 @@ class ProtoPINVClassifier(ClassifierMixin, ProtoPINV):
         ``decay`` is the share of the replay memory of earlier rows to forget, for distribution
         drift. After Ctrl-C, or any error, the model is as it was before the call.
         """
-        return self._learn(
-            X, y, sample_weight, decay=decay, observer=observer, classes=classes
-        )
+        return self._learn(X, y, sample_weight, decay=decay, observer=observer, classes=classes)
 
     def forget(self, label: Any) -> Self:
         """Unlearn a class: its replay memory and its output go, and the others are as they were.
@@ -184,4 +182,3 @@ def _checked_labels(y: NDArray[Any], *, is_new: bool) -> NDArray[Any]:
             f"another kind ({kind}). For several numbers a row use ProtoPINVRegressor."
         )
     return y
-

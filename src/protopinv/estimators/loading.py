@@ -11,8 +11,8 @@ from sklearn.utils import check_random_state
 
 from protopinv import model_file
 from protopinv.errors import ModelFileError, TrainingError
-from protopinv.estimators.classifier import ProtoPINVClassifier
 from protopinv.estimators.base import ProtoPINV
+from protopinv.estimators.classifier import ProtoPINVClassifier
 from protopinv.estimators.parameters import COPIES, STEM, nested
 from protopinv.estimators.regressor import ProtoPINVRegressor
 from protopinv.features import Stem
@@ -31,6 +31,8 @@ from protopinv.train.training import merged_network
 ODD = (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 
+# Values of a configuration that are resolved as "auto".
+MAY_BE_AUTO = ("solver", "validation_fraction")
 TASKS = {
     "classification": ProtoPINVClassifier,
     "multi-label": ProtoPINVClassifier,
@@ -89,7 +91,7 @@ def _parameters(described: Mapping[str, Any]) -> dict[str, Any]:
 def _fault(saved: SavedModel, config: TrainConfig, objective: Objective) -> str | None:
     """What of the configuration does not belong to the network and its banks, or None."""
     bank, memory = saved.bank, saved.memory
-    if any(is_auto(v) for n, v in vars(config).items() if n not in ("solver", "validation_fraction")):
+    if any(is_auto(v) for name, v in vars(config).items() if name not in MAY_BE_AUTO):
         return "a configuration with a value that is left open"
     if config.activation != saved.network.activation:
         return f"activation {config.activation!r} for a network with {saved.network.activation!r}"

@@ -125,7 +125,7 @@ def _in_memory(
                 "target y is None."
             )
         X, names = matched_columns(estimator, X, model)
-        framed = is_frame(X) and not is_image or (model is not None and model.table is not None)
+        framed = (is_frame(X) and not is_image) or (model is not None and model.table is not None)
         several = target_columns(y) > 1
         if framed:
             X = X if is_frame(X) else np.asarray(X)

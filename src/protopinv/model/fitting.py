@@ -123,7 +123,7 @@ def fit_rows(
         rows, targets = encode_table(rows, options.columns, targets), targets.fresh()
     make_plan = _plan_in_memory if rows.in_memory else _plan_stream
     plan = make_plan(rows, targets, config, options, saving, start)
-    data, objective, shape, configs, job, examples = plan
+    data, objective, shape, configs, job, _ = plan
     resumed = is_resumed(job.checkpoints)
     callbacks.begin(TrainingStart(configs, shape.n_rows, shape.n_features, resumed))
     with (
@@ -157,9 +157,7 @@ def _assembled(
     rows: RowSource, plan: _Plan, prepared: Prepared, trained: Trained, memory: Memory | None
 ) -> Model:
     features, config = prepared.features.to("cpu"), trained.config
-    network = merged_network(
-        trained.bank, features, plan.objective, config, trained.calibration
-    )
+    network = merged_network(trained.bank, features, plan.objective, config, trained.calibration)
     return Model(
         objective=plan.objective,
         network=network,
@@ -308,9 +306,7 @@ class ClassWeights(NamedTuple):
         return factors
 
 
-def with_class_weight(
-    rows: RowSource, class_weight: Any
-) -> tuple[RowSource, ClassWeights | None]:
+def with_class_weight(rows: RowSource, class_weight: Any) -> tuple[RowSource, ClassWeights | None]:
     """Rows whose weights are multiplied by those of their classes, and these."""
     if class_weight is None:
         return rows, None
@@ -361,18 +357,17 @@ def _shape_of_banks(model: Model) -> dict[str, Any]:
 def continued_objective(objective: Objective, model: Model) -> Objective:
     """The objective of new rows in the units of a model; raises DataError for another kind."""
     before = model.objective
+    classes = [each.labels.tolist() for each in (before, objective) if isinstance(each, Classes)]
+    if len(classes) == 2 and classes[0] != classes[1]:
+        raise DataError(
+            f"A warm start needs the classes of the last fit: {classes[0]}. y has {classes[1]}. "
+            "Set warm_start=False."
+        )
     if type(objective) is not type(before) or objective.n_outputs != before.n_outputs:
         raise DataError(
             f"A warm start needs the targets of the last fit: {before.n_outputs} outputs. y asks "
             f"for {objective.n_outputs}. Set warm_start=False."
         )
-    if isinstance(objective, Classes) and isinstance(before, Classes):
-        if not np.array_equal(objective.labels, before.labels):
-            raise DataError(
-                "A warm start needs the classes of the last fit: "
-                f"{before.labels.tolist()}. y has {objective.labels.tolist()}. Set "
-                "warm_start=False."
-            )
     if isinstance(objective, Numbers) and isinstance(before, Numbers):
         same_units = replace(before, loss=objective.loss, is_column=objective.is_column)
         return same_units.within(objective)

@@ -136,11 +136,11 @@ class Model:
         return self.memory
 
     def with_bank(self, bank: Bank) -> "Model":
-        """A model of another bank, which is no mean over calls; its network is still the old one."""
+        """A model of another bank, which is no mean over calls, with the network of the old one."""
         return replace(self, bank=bank, last_bank=None, n_calls=0)
 
     def outputs(self, rows: Any, device: torch.device | None = None) -> Tensor:
-        """Raw outputs in float64 on the host, for rows of numbers or the codes of a frame's rows."""
+        """Raw outputs in float64 on the host, for rows of numbers or codes of a table."""
         if self.table is None:
             return self._network_outputs(rows, device)
         starts = range(0, len(rows), FRAME_ROWS)

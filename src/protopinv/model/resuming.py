@@ -76,9 +76,7 @@ def require_alike(
     own = {name: plain(value) for name, value in parameters.items()}
     every = None if saving.path is None else saving.every
     facts = {**rows.fingerprint(), "targets in some blocks": targets}
-    ranks.require_alike(
-        {**own, "checkpoint_every": every, "resume": saving.resume, "rows": facts}
-    )
+    ranks.require_alike({**own, "checkpoint_every": every, "resume": saving.resume, "rows": facts})
 
 
 def fingerprint(

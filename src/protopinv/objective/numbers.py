@@ -96,7 +96,7 @@ class Numbers(Objective):
         return replace(self, low=tuple(low.tolist()), high=tuple(high.tolist()))
 
     def within(self, other: "Numbers") -> "Numbers":
-        """With answers in the range of these targets or of those of ``other``; None if it has none."""
+        """With answers in the range of these targets or of ``other``, if that has one."""
         if other.low is None or other.high is None or self.low is None or self.high is None:
             return replace(self, low=other.low, high=other.high)
         low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)

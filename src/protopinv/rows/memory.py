@@ -107,9 +107,7 @@ class WeightedRows(RowSource):
         for piece in self._source.frames(block, wanted):
             yield piece._replace(weight=self._weights(np.asarray(piece.y), piece.weight))
 
-    def _weights(
-        self, y: NDArray[Any], weight: NDArray[np.float64] | None
-    ) -> NDArray[np.float64]:
+    def _weights(self, y: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
         # labels without weight are not among them, and count nothing whatever their factor is
         code = np.searchsorted(self.labels, y)
         factor = self.factors[code.clip(max=len(self.factors) - 1)]

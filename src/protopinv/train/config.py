@@ -85,9 +85,7 @@ IMAGE = Rule(
     lambda v: v is None or _each(_size, 2, 3)(v),
     "height and width, or height, width and channels, or None",
 )
-TEMPERATURE = Rule(
-    lambda v: _is(Real, v) and (v == 0 or v >= 1e-6), "0, or a number from 1e-6 up"
-)
+TEMPERATURE = Rule(lambda v: _is(Real, v) and (v == 0 or v >= 1e-6), "0, or a number from 1e-6 up")
 FRACTION = Rule(
     lambda v: (isinstance(v, str) and v == AUTO) or SHARE.test(v),
     "'auto' or a number from 0 to below 1",
@@ -142,8 +140,8 @@ class TrainConfig:
         1.0, "Learning rate of these factors, as a ratio to lr.", AMOUNT
     )
     n_members: int = _auto(
-        "Members of the ensemble: banks whose mean output is predicted; auto: with cross-validation "
-        "one bank for each fold and one of all rows.",
+        "Members of the ensemble: banks whose mean output is predicted; auto: with "
+        "cross-validation one bank for each fold and one of all rows.",
         COUNT,
     )
     stem: StemKind = _auto("Filters of a convolutional stem; auto: pca for images large enough.")
@@ -171,9 +169,7 @@ class TrainConfig:
         "of their usual widths first."
     )
     projection: Projection = _auto("Projection before the network.")
-    n_components: int | None = _auto(
-        "Projected features at most; None keeps all.", COUNT_OR_NONE
-    )
+    n_components: int | None = _auto("Projected features at most; None keeps all.", COUNT_OR_NONE)
     max_epochs: int = _auto("Passes over the training rows.", COUNT)
     batch_size: int | None = _auto(
         "Rows a step at most; None takes all of them (full batch).", COUNT_OR_NONE
@@ -186,9 +182,7 @@ class TrainConfig:
         (1.0, 1.0, 1.0), "Learning rates of inputs, hidden targets and outputs, to lr.", RATIOS
     )
     schedule: Schedule = _option("cosine", "Learning rate after the warm-up.")
-    warmup_epochs: int = _auto(
-        "Epochs of linear warm-up, at most half of all epochs.", NATURAL
-    )
+    warmup_epochs: int = _auto("Epochs of linear warm-up, at most half of all epochs.", NATURAL)
     input_decay: float = _option(0.0, "Decoupled weight decay of the prototype inputs.", AMOUNT)
     hidden_decay: float = _option(0.0, "Decoupled weight decay of the hidden targets.", AMOUNT)
     output_decay: float = _option(0.0, "Decoupled weight decay of the prototype outputs.", AMOUNT)
@@ -212,7 +206,9 @@ class TrainConfig:
         False, "Scale every prototype input to unit mean square.", FLAG
     )
     validation_fraction: float | Literal["auto"] = _option(
-        AUTO, "Rows held out for validation; auto: 0.1 with early_stopping=True, else none.", FRACTION
+        AUTO,
+        "Share of rows held out for validation; auto: 0.1 with early_stopping=True, else none.",
+        FRACTION,
     )
     early_stopping: bool | Literal["cross"] = _auto(
         "Early stopping. True: stop when the validation loss stalls, and keep the best epoch; "

@@ -30,6 +30,7 @@ from protopinv.train.view import (
     seen_by_network,
 )
 
+
 class Some(NamedTuple):
     """Rows as they came, encoded targets, and what each row counts (None: once each)."""
 
@@ -44,7 +45,7 @@ class ArrayData:
 
     ``targets`` are encoded as the objective has them. ``weight`` says what each row counts, in a
     ``unit`` that matters only for the replay memory; None: once each. ``held_out`` are the numbers
-    of the rows to validate on. ``moved`` holds all rows on a GPU, if they take little of its memory.
+    of the rows to validate on. ``moved`` holds all rows on a GPU, if these take little of it.
     """
 
     X: NDArray[Any]
@@ -257,9 +258,8 @@ class StreamData:
             trained = ~self.split.held(block, piece)
             if piece.weight is not None:
                 trained &= piece.weight > 0
-            for rows in np.array_split(np.flatnonzero(trained), -(-int(trained.sum()) // size) or 1):
-                if len(rows) == 0:
-                    continue
+            n_pieces = -(-int(trained.sum()) // size)
+            for rows in np.array_split(np.flatnonzero(trained), n_pieces) if n_pieces else ():
                 X = seen_by_network(as_tensor(piece.X[rows]).to(device), front)
                 y = torch.from_numpy(self.objective.encode(np.asarray(piece.y)[rows])).to(device)
                 weight = None if piece.weight is None else torch.from_numpy(piece.weight[rows])

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from protopinv.errors import ConfigError
 from protopinv.train.config import (
-    AUTO,
     TAIL_COMPRESSION,
     TrainConfig,
     is_auto,
@@ -147,9 +146,7 @@ def resolved(config: TrainConfig, shape: DataShape, recipe: Recipe = PLAIN) -> T
     return result
 
 
-def _resolve_network(
-    values: Values, shape: DataShape, recipe: Recipe, budget: Budget
-) -> None:
+def _resolve_network(values: Values, shape: DataShape, recipe: Recipe, budget: Budget) -> None:
     """Stem, activation, prototypes, widths and ridge."""
     image = values["image_shape"]
     has_stem = image is not None and min(image[:2]) >= STEM_SIDE
@@ -202,9 +199,7 @@ def _resolve_features(values: Values, shape: DataShape) -> None:
     values.setdefault("row_dtype", "bfloat16" if many and fast else "same")
 
 
-def _resolve_schedule(
-    values: Values, shape: DataShape, recipe: Recipe, budget: Budget
-) -> None:
+def _resolve_schedule(values: Values, shape: DataShape, recipe: Recipe, budget: Budget) -> None:
     """Batches, epochs and learning rate; steps grow with the square root of the rows."""
     n = shape.n_rows * (1 + int(values["image_copies"]))  # rows an epoch passes over
     values.setdefault(
@@ -219,9 +214,7 @@ def _resolve_schedule(
     values.setdefault("warmup_epochs", round(WARM_UP_SHARE * int(values["max_epochs"])))
 
 
-def _resolve_validation(
-    values: Values, shape: DataShape, recipe: Recipe, budget: Budget
-) -> None:
+def _resolve_validation(values: Values, shape: DataShape, recipe: Recipe, budget: Budget) -> None:
     """Early stopping by folds or a hold-out, members, and label smoothing."""
     fraction = values["validation_fraction"]
     if "early_stopping" not in values:

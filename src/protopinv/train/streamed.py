@@ -388,4 +388,3 @@ def _joined(parts: Sequence[Rows]) -> Rows:
     if X is None or y is None:
         raise AssertionError
     return Rows(X, y, of("weight", 1), of("held", 1), of("fold", 0))
-

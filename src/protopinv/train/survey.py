@@ -214,8 +214,8 @@ def survey(
     uniform, held = Reservoir(SAMPLE_ROWS), Reservoir(SAMPLE_ROWS)
     by_label: dict[Any, Reservoir] = {}
     for block, piece in pieces_of(source, ranks.share(source.blocks), features=features):
-        _check_features(source, block, piece)
-        mass = _mass(block, piece)
+        check_features(source, block, piece)
+        mass = mass_of(block, piece)
         targets.add(np.asarray(piece.y), mass, _where(block, piece))
         rows = _as_sample(block, piece, mass, split)
         out = split.held(block, piece)
@@ -299,7 +299,8 @@ def _moments(rows: Sample, scatter: str, against: Any, *, weighted: bool) -> Ite
         yield moments_of_chunk(X, Y, weight, diagonal=scatter == "diagonal")
 
 
-def _mass(block: Block, piece: Piece) -> NDArray[np.float64]:
+def mass_of(block: Block, piece: Piece) -> NDArray[np.float64]:
+    """What each row counts; raises DataError for weights that are none."""
     if piece.weight is None:
         return np.ones(len(piece.X))
     bad = ~((piece.weight >= 0) & np.isfinite(piece.weight))
@@ -312,7 +313,8 @@ def _mass(block: Block, piece: Piece) -> NDArray[np.float64]:
     return piece.weight
 
 
-def _check_features(source: RowSource, block: Block, piece: Piece) -> None:
+def check_features(source: RowSource, block: Block, piece: Piece) -> None:
+    """Raise DataError unless all features are finite numbers."""
     X = piece.X
     if X.dtype.kind not in "biuf":
         raise DataError(

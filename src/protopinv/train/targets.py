@@ -58,10 +58,9 @@ class LabelCounts(Targets):
         try:
             labels, codes = np.unique(y, return_inverse=True)
         except TypeError as error:
-            raise DataError(
-                f"Labels must all be booleans, numbers or strings. {where} mixes them. Convert "
-                "them."
-            ) from error
+            raise _mixed(where) from error
+        if labels.dtype.kind == "O":
+            labels = _of_one_kind(labels, where)
         sums = np.bincount(codes, mass, len(labels))
         self._join(labels[sums > 0], sums[sums > 0])
         if len(self.labels) > MOST_LABELS:
@@ -126,6 +125,25 @@ class ListedLabels(LabelCounts):
                 f"{few(unlisted.tolist())} too. Add these to classes, or leave it out."
             )
         return classes_of(self.listed)
+
+
+def _of_one_kind(labels: NDArray[Any], where: str) -> NDArray[Any]:
+    """Texts as they are, and numbers as an array of numbers."""
+    kinds = {type(label) for label in labels.tolist()}
+    if kinds <= {str}:
+        return labels
+    if not kinds <= {bool, int, float}:
+        raise _mixed(where)
+    numbers = exact_numbers(labels.tolist())
+    if numbers.dtype.kind == "f":
+        _require_whole(numbers, where)
+    return numbers
+
+
+def _mixed(where: str) -> DataError:
+    return DataError(
+        f"Labels must all be booleans, numbers or strings. {where} mixes them. Convert them."
+    )
 
 
 def _require_whole(y: NDArray[Any], where: str) -> None:
@@ -233,7 +251,8 @@ class NumberStats(Targets):
     def objective(self, some: Sequence[NDArray[Any]]) -> Objective:
         """One number or several a row, scaled; raises DataError for those too large to square."""
         y, weight = some
-        columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        # a copy: torch takes no array that it may not write to
+        columns = np.array(y, dtype=np.float64).reshape(len(y), -1)
         numbers = Numbers.from_moments(
             self.mean,
             self.scatter / self.mass,
@@ -256,6 +275,8 @@ class NumberStats(Targets):
 class LabelColumns(NumberStats):
     """Several labels a row: columns of 0 and 1."""
 
+    _name = "the targets"
+
     def add(self, y: NDArray[Any], mass: NDArray[np.float64], where: str) -> None:
         """Columns of 0 and 1."""
         if not np.isin(y, (0, 1)).all():
@@ -264,6 +285,7 @@ class LabelColumns(NumberStats):
                 "holds other numbers. For several numbers a row use ProtoPINVRegressor."
             )
         super().add(y, mass, where)
+        self._name = "y" if where == "y" else "the targets"
 
     def objective(self, some: Sequence[NDArray[Any]] = ()) -> Labels:  # noqa: ARG002
         """Several labels a row; raises DataError for one that does not vary."""
@@ -272,7 +294,7 @@ class LabelColumns(NumberStats):
             column = int(constant[0])
             raise DataError(
                 "Every label must be there in some rows and not in others. Column "
-                f"{column} of the targets is {int(self.low[column])} in all {self.n} rows. Leave "
+                f"{column} of {self._name} is {int(self.low[column])} in all {self.n} rows. Leave "
                 "it out."
             )
         return Labels(len(self.mean))

@@ -33,12 +33,11 @@ from protopinv.tables.rows import encode_grown, grow_table
 from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig, is_auto
 from protopinv.train.data import ArrayData
-from protopinv.train.history import History
 from protopinv.train.loop import Observer
 from protopinv.train.prepare import number_types
 from protopinv.train.progress import progress
 from protopinv.train.resolve import have_one_unit, resolved
-from protopinv.train.survey import rows_a_piece
+from protopinv.train.survey import check_features, mass_of, rows_a_piece
 from protopinv.train.targets import class_factors, classes_of, few, label_names
 from protopinv.train.threads import threads_for
 from protopinv.train.training import Job, merged_network
@@ -88,6 +87,9 @@ def _stretches(source: RowSource) -> Iterator[MemoryRows]:
     pieces: list[Any] = []
     for block in source.blocks:
         for piece in source.frames(block, Wanted(rows_a_piece(source))):
+            mass_of(block, piece)  # raises for what is no weight
+            if not source.is_framed:
+                check_features(source, block, piece)
             pieces.append(piece)
             if sum(len(each.y) for each in pieces) >= SOURCE_ROWS:
                 yield _joined(source, pieces)
@@ -107,9 +109,7 @@ def _joined(source: RowSource, pieces: list[Any]) -> MemoryRows:
         features = np.concatenate(X)
     weight = None if weights[0] is None else np.concatenate(weights)
     targets = np.concatenate([np.asarray(each) for each in y])
-    return MemoryRows(
-        features, targets, weight, names=source.names, is_framed=source.is_framed
-    )
+    return MemoryRows(features, targets, weight, names=source.names, is_framed=source.is_framed)
 
 
 def _learn(
