@@ -18,9 +18,10 @@ from protopinv.journal import Journal, no_study
 from protopinv.optional import require
 from protopinv.rows.arrays import digest
 from protopinv.tables import frame_columns, is_frame
+from protopinv.train.config import is_auto
 from protopinv.train.interrupts import control_c
 from protopinv.train.loop import EpochReport, Observer
-from protopinv.train.settle import FOLDS, FULL_BATCH_ROWS, folds_serve, is_auto
+from protopinv.train.resolve import FOLDS, FULL_BATCH_ROWS, folds_serve
 
 # The number changes with the default space: an old study cannot go on in a new one.
 STUDY = "protopinv-4"

@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
-from protopinv.estimators.images import COPIES, STEM
+from protopinv.estimators.parameters import COPIES, STEM
 from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -19,7 +19,7 @@ from protopinv.data import load_data
 from protopinv.errors import ConfigError
 from protopinv.model.fitting import hold_out
 from protopinv.network import propagate
-from protopinv.train.config import FIELDS, offered_default
+from protopinv.train.config import FIELDS, TrainConfig
 
 
 def quick(**options: object) -> ProtoPINVClassifier:
@@ -45,11 +45,11 @@ def test_every_hyperparameter_is_a_constructor_argument_with_the_same_default() 
         beside |= {"memory", "max_prototypes"}
         assert set(params) == fields | beside | own
         assert {name: params[name] for name in fields} == {
-            name: offered_default(name) for name in fields
+            name: getattr(TrainConfig, name) for name in fields
         }
     nested = nested_defaults(ProtoPINVClassifier(stem=ConvStem(), copies=ImageCopies()))
     assert {**nested, "stem": "auto", "image_copies": 0} == {
-        name: offered_default(name) for name in images
+        name: getattr(TrainConfig, name) for name in images
     }
 
 

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, every one of them.
+"""scikit-learn's own checks, all but one.
 
 All is at its default but the number of epochs: candidates are looked at, in a third of the time.
 PROTOPINV_EPOCHS=auto has all checks on the defaults.
@@ -15,11 +15,15 @@ from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
 
 EPOCHS = os.environ.get("PROTOPINV_EPOCHS", "25")
 GIVEN: dict[str, Any] = {} if EPOCHS == "auto" else {"max_epochs": int(EPOCHS)}
+# Columns of frames are matched by name, in any order; scikit-learn wants an error.
+REFUSED = {"check_dataframe_column_names_consistency": "columns are matched by name"}
 # The numbers of scikit-learn 1.9; others mean that its list has changed.
 CHECKS = {ProtoPINVClassifier: 68, ProtoPINVRegressor: 61}
 
 
-@parametrize_with_checks([estimator(**GIVEN) for estimator in CHECKS])
+@parametrize_with_checks(
+    [estimator(**GIVEN) for estimator in CHECKS], expected_failed_checks=lambda _: REFUSED
+)
 def test_scikit_learn_check(estimator, check) -> None:
     try:
         check(estimator)

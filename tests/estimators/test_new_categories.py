@@ -7,7 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from protopinv.estimators.widening import with_table
+from protopinv.continual.inputs import widened_to
+from protopinv.continual.learning import with_state
+from protopinv.continual.replay import State
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load, open_rows
 from protopinv.errors import DataError
@@ -86,13 +88,14 @@ def test_a_wider_network_answers_old_rows_as_before(options: dict[str, Any]) -> 
         assert isinstance(model.front_, Clip)
     more = shops(60, 1, "abcde", cities=7)[0]
     table = grown(model.table_, frame_columns(more))
-    inputs, state = with_table(model._inputs, model._state(), table)
-    model._take_state(state, inputs)
+    wider = widened_to(model.model_, table)
+    state = State(wider.prototypes, wider.replay, wider.objective)
+    model.model_ = with_state(wider, state)
     assert model.network_.sizes[0] == table.n_features == X.shape[1] - 2 + 5 + 7
     np.testing.assert_allclose(outputs(model, X), before, rtol=1e-9, atol=1e-9)
-    rows = torch.from_numpy(model._valid(X))
+    rows = torch.from_numpy(table.features(table.codes(frame_columns(X))))
     rows = rows if model.front_ is None else model.front_.features(rows)
-    new = (inputs.features.project(rows) == 0).all(0)
+    new = (wider.features.project(rows) == 0).all(0)
     assert int(new.sum()) == 4
     drawn, _ = state.memory.drawn(50, torch.Generator().manual_seed(0))
     assert float(drawn[:, new].abs().max()) < 1e-6

@@ -164,7 +164,7 @@ def _learn(
         state, history = update(state, replace(new, Z=Z), settings)
     if history.ending == "interrupted":
         raise KeyboardInterrupt
-    return _after(replace(model, features=features, history=history), state)
+    return with_state(replace(model, features=features, history=history), state)
 
 
 def _seen(
@@ -190,7 +190,7 @@ def _seen(
     return New(rows.X, rows.y, torch.from_numpy(mass).to(device))
 
 
-def _after(model: Model, state: State) -> Model:
+def with_state(model: Model, state: State) -> Model:
     """The model with these banks and this replay memory, and the network they make."""
     fault = state.memory.fault(model.features.n_components, state.objective.n_outputs)
     if fault is not None:
@@ -353,7 +353,7 @@ def grow(model: Model, n: int, seed: int) -> Model:
     picked = torch.randperm(len(drawn), generator=generator)[: n * members]
     inputs = drawn[picked].view(members, n, -1)
     bank = grown(bank, inputs, *hidden_of(bank, architecture, inputs))
-    return _after(model, State(bank, model.replay, model.objective, model.n_frozen))
+    return with_state(model, State(bank, model.replay, model.objective, model.n_frozen))
 
 
 def freeze(model: Model, n: int | None = None) -> Model:
@@ -374,7 +374,7 @@ def prune(model: Model, n_prototypes: int, seed: int) -> tuple[Model, Pruned]:
     before, after = (answers(each, architecture, rows) for each in (bank, smaller))
     cost = _moved(before, after, model.objective)
     pruned = Pruned(bank.n_prototypes, smaller.n_prototypes, *cost)
-    return _after(model, State(smaller, memory, model.objective, n_frozen)), pruned
+    return with_state(model, State(smaller, memory, model.objective, n_frozen)), pruned
 
 
 def _moved(before: Tensor, after: Tensor, objective: Objective) -> tuple[float, float]:
@@ -414,7 +414,7 @@ def forget(model: Model, label: Any) -> Model:
     smaller = classes_of(np.delete(objective.labels, number))
     bank = without_output(model.prototypes, number)
     model = replace(model, examples=model.examples[:0].copy())
-    return _after(model, State(bank, memory, smaller, model.n_frozen))
+    return with_state(model, State(bank, memory, smaller, model.n_frozen))
 
 
 def require_count(name: str, value: Any, least: int) -> None:

@@ -52,7 +52,11 @@ def row_source(
             )
         return _in_memory(estimator, X, y, sample_weight, model, is_image=is_image)
     if model is not None and source.names is not None and model.feature_names is not None:
-        source = matched(source, model.feature_names, framed=model.table is not None)
+        names = _names_of(source.names, model)
+        if isinstance(source, ArrowRows):
+            source = source.with_columns(names, framed=model.table is not None)
+        elif names != source.names:
+            source = OrderedRows(source, names)
     if expected() > 1 or not source.fits_in_memory():
         return source
     rows, targets, weight = source.load()
@@ -86,23 +90,22 @@ def _given_source(
     return None
 
 
-def matched(source: RowSource, names: Sequence[str], *, framed: bool) -> RowSource:
-    """The columns that a model was fitted on, in their order. ``framed``: it takes frames."""
-    _require_columns(source.names or (), names)
-    if isinstance(source, ArrowRows):
-        return source.with_columns(names, framed=framed)
-    return source if tuple(names) == source.names else OrderedRows(source, tuple(names))
+def _names_of(there: Sequence[str], model: Model) -> tuple[str, ...]:
+    """The columns of a model that are there, in its order; it may lack those it leaves out.
 
-
-def _require_columns(there: Sequence[str], names: Sequence[str]) -> None:
-    """Raise DataError for a column that is missing; warn of those that are ignored."""
-    missing = [name for name in names if name not in there]
+    Raises DataError for a column that is missing, and warns of further ones, but of targets.
+    """
+    names, left_out = model.feature_names or (), set()
+    if model.table is not None:
+        left_out = {column.name for column in model.table.left_out}
+    missing = [name for name in names if name not in there and name not in left_out]
     if missing:
         raise DataError(
             f"Every feature of the model must be a column. There is no {missing[0]!r}; there are "
             f"{few(list(there))}. {hint(missing[0], list(there))}"
         )
-    further = [name for name in there if name not in set(names)]
+    expected_names = {*names, *(model.target_names or ())}
+    further = [name for name in there if name not in expected_names]
     if further:
         warnings.warn(
             ColumnsWarning(
@@ -111,6 +114,7 @@ def _require_columns(there: Sequence[str], names: Sequence[str]) -> None:
             ),
             stacklevel=5,
         )
+    return tuple(name for name in names if name in there)
 
 
 def _in_memory(
@@ -137,6 +141,8 @@ def _in_memory(
                 X, y, dtype="numeric", multi_output=several, y_numeric=False, estimator=estimator
             )
             X = torch_ready(X)
+        if model is not None and not is_frame(X):
+            _require_width(estimator, X.shape[1], model)
         weight = None if sample_weight is None else checked_weight(sample_weight, X)
     if weight is not None and not weight.all():
         counts = np.flatnonzero(weight)
@@ -162,8 +168,7 @@ def matched_columns(
     if names is not None and model.feature_names is not None:
         if names != model.feature_names:
             frame_columns(X)  # raises for a name that is there twice
-            _require_columns(names, model.feature_names)
-            X = nw.from_native(X).select(*model.feature_names).to_native()
+            X = nw.from_native(X).select(*_names_of(names, model)).to_native()
         return X, model.feature_names
     if (names is None) != (model.feature_names is None):
         has, was = ("has", "without") if names is not None else ("does not have valid", "with")
@@ -172,9 +177,6 @@ def matched_columns(
             UserWarning,
             stacklevel=4,
         )
-    shape = np.shape(X)
-    if len(shape) == 2:
-        _require_width(estimator, shape[1], model)
     return X, model.feature_names
 
 
@@ -199,6 +201,8 @@ def rows_to_predict(estimator: Any, X: Any, model: Model) -> Any:
             return X
         X = X if is_frame(X) else np.asarray(X)
         _require_rows(X.shape)
+        if not is_frame(X):
+            _require_width(estimator, X.shape[1], model)
         return model.table.codes(columns_of(X, model.table.names), warn=True)
 
 
