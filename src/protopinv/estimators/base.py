@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MOST_MEMORY = 2**53
 
 
-def fitted(of: Callable[[Model], Any], doc: str, *, may_lack: bool = True) -> Any:
+def fitted(of: Callable[[Model], Any], type_: str, text: str, *, may_lack: bool = True) -> Any:
     """A fitted attribute: a property of ``model_``, absent before ``fit``.
 
     Unless it ``may_lack``, None is absence too.
@@ -46,10 +46,10 @@ def fitted(of: Callable[[Model], Any], doc: str, *, may_lack: bool = True) -> An
     def attribute(self: "ProtoPINV") -> Any:
         value = of(self._model())
         if value is None and not may_lack:
-            raise AttributeError(f"This {type(self).__name__} has none: {doc}")
+            raise AttributeError(f"This {type(self).__name__} has none: {text}")
         return value
 
-    return property(attribute, doc=doc)
+    return property(attribute, doc=f"{type_}\n        {text}")
 
 
 @as_estimator
@@ -218,23 +218,64 @@ class ProtoPINV(Parameters):
 
         return to_torch(self._model())
 
-    network_ = fitted(lambda m: m.network, "The plain network on original features.")
-    bank_ = fitted(lambda m: m.bank, "The trained prototypes.", may_lack=False)
-    objective_ = fitted(lambda m: m.objective, "What the network was trained for.")
-    config_ = fitted(lambda m: m.config, "The hyperparameters, every 'auto' resolved.")
-    history_ = fitted(lambda m: m.history, "Loss and validation of every epoch.")
-    candidates_ = fitted(lambda m: m.candidates, "The candidates that were screened.")
-    n_iter_ = fitted(lambda m: m.history.n_epochs, "Epochs that were run.")
-    features_ = fitted(lambda m: m.features, "Scaling and projection, merged into network_.")
-    front_ = fitted(lambda m: m.front, "A stem or tail transform before the network, or None.")
-    table_ = fitted(lambda m: m.table, "How the columns of a frame are encoded, or None.")
-    memory_ = fitted(lambda m: m.memory, "The replay memory, or None.")
-    n_trained_ = fitted(lambda m: m.prototypes.n_trained, "Trainable parameters.")
-    n_shipped_ = fitted(lambda m: m.size, "Model size: parameters that are needed to predict.")
-    n_features_in_ = fitted(lambda m: m.n_columns, "Columns of X in fit.")
+    network_ = fitted(
+        lambda m: m.network,
+        "Network",
+        "The plain network on original features, behind ``front_`` if there is one, in float64.",
+    )
+    bank_ = fitted(
+        lambda m: m.bank,
+        "Bank",
+        "The trained prototypes of every member of the ensemble, members first.",
+        may_lack=False,
+    )
+    config_ = fitted(
+        lambda m: m.config, "TrainConfig", "The hyperparameters used: every 'auto' resolved."
+    )
+    candidates_ = fitted(
+        lambda m: m.candidates,
+        "tuple of Tried",
+        "The candidates that were screened, with their out-of-fold loss; empty for one alone, and "
+        "in a model that was loaded.",
+    )
+    history_ = fitted(
+        lambda m: m.history,
+        "History",
+        "Loss, learning rate, ridges and validation score of every epoch; what the guard did.",
+    )
+    n_iter_ = fitted(lambda m: m.history.n_epochs, "int", "Epochs that were run.")
+    objective_ = fitted(
+        lambda m: m.objective, "Classes, Labels or Numbers", "What the outputs stand for."
+    )
+    table_ = fitted(
+        lambda m: m.table,
+        "Table or None",
+        "How the columns of a frame are encoded; ``print`` shows a line for each.",
+    )
+    features_ = fitted(
+        lambda m: m.features,
+        "FeatureMap",
+        "Scaling and projection before the network, merged into ``network_``.",
+    )
+    front_ = fitted(
+        lambda m: m.front,
+        "Stem, Squash, Clip or None",
+        "A stem or tail transform before the network, which cannot be merged.",
+    )
+    memory_ = fitted(
+        lambda m: m.memory,
+        "Memory or None",
+        "The replay memory: Gaussians in place of the rows, for ``partial_fit``.",
+    )
+    n_trained_ = fitted(lambda m: m.prototypes.n_trained, "int", "Trainable parameters.")
+    n_shipped_ = fitted(
+        lambda m: m.size, "int", "Model size: parameters that are needed to predict."
+    )
+    n_features_in_ = fitted(lambda m: m.n_columns, "int", "Columns of ``X`` in ``fit``.")
     feature_names_in_ = fitted(
         lambda m: None if m.feature_names is None else np.array(m.feature_names, dtype=object),
-        "Names of the columns of X in fit, where they had any.",
+        "ndarray",
+        "Names of the columns of ``X`` in ``fit``, where they had any.",
         may_lack=False,
     )
 

@@ -47,47 +47,15 @@ class ProtoPINVClassifier(ClassifierMixin, ProtoPINV):
 
     Attributes
     ----------
-    model_ : Model
-        All that was fitted, as one frozen value.
-    classes_ : ndarray
-        The labels, sorted; the numbers of the columns for several labels a row.
-    network_ : Network
-        The plain network on original features, behind ``front_`` if there is one, in float64.
-    bank_ : Bank
-        The trained prototypes of every member of the ensemble, members first.
-    config_ : TrainConfig
-        The hyperparameters as they were used: every "auto" resolved.
-    candidates_ : tuple of Tried
-        The candidates that were screened, with their out-of-fold loss; empty where there was one,
-        and in a model that was loaded.
-    history_ : History
-        Loss, learning rate, ridges and validation score of every epoch, and what the guard did.
-    n_iter_ : int
-        Epochs that were run.
-    objective_ : Classes or Labels
-        What the outputs stand for.
-    table_ : Table or None
-        How the columns of a frame are encoded; ``print`` shows a line for each.
-    features_ : FeatureMap
-        Scaling and projection before the network, merged into ``network_``.
-    front_ : Stem, Squash, Clip or None
-        A stem or tail transform before the network, which cannot be merged.
-    memory_ : Memory or None
-        The replay memory: Gaussians in place of the rows, for ``partial_fit``.
-    n_trained_ : int
-        Trainable parameters.
-    n_shipped_ : int
-        Model size: parameters that are needed to predict.
-    n_features_in_ : int
-        Columns of ``X`` in ``fit``.
-    feature_names_in_ : ndarray
-        Names of the columns of ``X`` in ``fit``, where they had any.
+    {attributes}
     """
 
     label_smoothing: float | str = TrainConfig.label_smoothing
     class_weight: Any = None
 
-    classes_ = fitted(lambda model: model.classes, "The labels, sorted.")
+    classes_ = fitted(
+        lambda m: m.classes, "ndarray", "The labels, sorted; numbers for several labels a row."
+    )
 
     def __sklearn_tags__(self) -> Tags:
         """Say that several labels a row are fine."""

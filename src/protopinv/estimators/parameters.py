@@ -249,7 +249,7 @@ OTHER_PARAMETERS = {
 
 
 def documented(estimator: Estimator) -> Estimator:
-    """Fill ``{parameters}`` in the docstring from TrainConfig, where each is explained once."""
+    """Fill ``{parameters}`` and ``{attributes}`` in the docstring from where each is explained."""
     by_name = {item.name: item for item in fields(TrainConfig)}
     entries = []
     for name, parameter in inspect.signature(estimator).parameters.items():
@@ -260,7 +260,16 @@ def documented(estimator: Estimator) -> Estimator:
         else:
             continue
         entries.append(f"{name} : {kind}, default={parameter.default!r}\n        {text}")
-    estimator.__doc__ = (estimator.__doc__ or "").replace("{parameters}", "\n    ".join(entries))
+    properties = [
+        (name, value)
+        for kind in estimator.__mro__
+        for name, value in vars(kind).items()
+        if isinstance(value, property) and name.endswith("_") and name[0] != "_"
+    ]
+    attributes = ["model_ : Model\n        All that was fitted, as one frozen value."]
+    attributes += [f"{name} : {value.__doc__}" for name, value in properties]
+    filled = (estimator.__doc__ or "").replace("{parameters}", "\n    ".join(entries))
+    estimator.__doc__ = filled.replace("{attributes}", "\n    ".join(attributes))
     return estimator
 
 
