@@ -16,7 +16,7 @@ from protopinv.bank import Bank, start_bank
 from protopinv.baselines import ELMClassifier, RandomFeatureRidgeClassifier
 from protopinv.bench.listing import pinv_ridge
 from protopinv.bench.record import newest_records
-from protopinv.diagnose.conditioning import diagnose_layer
+from protopinv.diagnose import diagnose_layer
 from protopinv.features import FeatureMap
 from protopinv.network import Architecture, propagate, solve_weights, with_bias
 from protopinv.objective import Classes

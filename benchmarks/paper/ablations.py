@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from benchmarks.choices import require_some
-from benchmarks.paper.measures import Kept, told
+from benchmarks.paper.measures import Kept, cell_of_run
 from benchmarks.paper.recipes import RECIPES
 from benchmarks.paper.splits import PARTS, SplitRows, load_rows
 from benchmarks.paper.sweeps import SWEEPS, Setting
@@ -171,7 +171,7 @@ class Study:
                 first = seen.first[0] if seen else None
                 points = seen.trace.points if seen and seen.trace else ()
                 kept = runs[place].kept
-                yield place, told(model, self.rows, split, kept, self.device, first, points)
+                yield place, cell_of_run(model, self.rows, split, kept, self.device, first, points)
 
 
 def _watched(run: Run) -> Watched | None:
