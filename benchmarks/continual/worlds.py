@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import affine_grid, grid_sample
 
-from protopinv.bench.tasks import CLASSES, Rows, load_task
+from benchmarks.tasks import CLASSES, Rows, load_task
 
 TASKS = 5
 # Stages of a domain that shifts, in degrees.

@@ -15,9 +15,9 @@ from benchmarks.paper.evidence import (
     held_out,
 )
 from benchmarks.paper.findings import Find, Finding, Sources, settled
-from benchmarks.paper.names import NAMES
 from benchmarks.paper.sweeps import DEPTHS, OFF_BY_TEN, depth_label
-from protopinv.bench.record import Cell
+from benchmarks.record import Cell
+from benchmarks.tasks import NAMES
 
 COSINE, CONSTANT = "cosine, warm-up 20", "constant, best of four rates"
 EARLY = ("10", "25")

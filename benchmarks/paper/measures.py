@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from benchmarks.paper.splits import SplitRows
+from benchmarks.training import outputs_of
 from protopinv.bank import Bank
-from protopinv.bench.together import outputs_of
 from protopinv.diagnose import Diagnosis, LayerDiagnosis, TracePoint, diagnose
 from protopinv.network import ACTIVATIONS, Network, dense, solve_weights, with_bias
 from protopinv.train.bank_step import architecture_of
@@ -34,8 +34,8 @@ MARGIN_QUANTILE = 0.1
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What a cell keeps beside the accuracy."""
+class Extras:
+    """What the cell of a run has besides its accuracy."""
 
     curves: bool = False
     trace: bool = False
@@ -111,7 +111,7 @@ def cell_of_run(
     model: Model,
     rows: SplitRows,
     split: int,
-    kept: Kept,
+    extras: Extras,
     device: str,
     first: Tensor | None = None,
     trace: Sequence[TracePoint] = (),
@@ -126,17 +126,17 @@ def cell_of_run(
         "ridge": bank.ridge.tolist(),
         **_of_history(model.history),
     }
-    if kept.curves:
+    if extras.curves:
         cell["every_epoch"] = [round(score, 4) for score in model.history.validation_score]
-    if kept.gaps:
+    if extras.gaps:
         diagnosis = diagnose(bank, architecture_of(model.config))
         train = _outputs(model, rows, train_rows, device)
         gaps = measure_generalisation(model.network, diagnosis, train, held_out)
         cell |= {"train": 1 - train.error, "layers": _summaries(diagnosis)}
         cell["generalisation"] = asdict(gaps)
-    if kept.layers:
+    if extras.layers:
         cell["misses"] = layer_misses(bank, model.config)
-    if kept.allocation and first is not None:
+    if extras.allocation and first is not None:
         cell["allocation"] = asdict(measure_allocation(first, bank.outputs, _confusion(held_out)))
     if trace:
         cell["trace"] = [

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from protopinv.bench.record import Record
-from protopinv.bench.shape import Parameters
+from benchmarks.recipes import Parameters
+from benchmarks.record import Record
 from protopinv.errors import TrainingError
 from protopinv.plain import plain
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 
-from benchmarks.paper.recipes import RECIPES
+from benchmarks.baselines.mlp import MLPBaselineClassifier
+from benchmarks.recipes import RECIPES, SHAPE, Parameters
+from benchmarks.tasks import load_task
+from benchmarks.timing import seconds
 from protopinv import ProtoPINVClassifier
-from protopinv.baselines import MLPBaselineClassifier
-from protopinv.bench.shape import SHAPE, Parameters
-from protopinv.bench.tasks import load_task
-from protopinv.bench.timing import seconds
 from protopinv.solve import ridge_solve
 
 REPEATS = 3

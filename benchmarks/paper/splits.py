@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
-from protopinv.bench.steps import OBJECTIVE
-from protopinv.bench.tasks import load_task
+from benchmarks.tasks import OBJECTIVE, load_task
 from protopinv.train.source import Source
 
 PARTS = 9

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from protopinv.bench.shape import Parameters
+from benchmarks.recipes import Parameters
 
 RATES = (0.5, 1.0, 2.0)
 RIDGES = (0.2, 1.0, 5.0)

@@ -6,28 +6,22 @@ from typing import Any
 from benchmarks.paper import deciding
 from benchmarks.paper.comparison import Difference, Named, against, unpaired
 from benchmarks.paper.deciding import Judgement
-from benchmarks.paper.findings import (
-    Find,
-    Finding,
-    MissingRecordError,
-    Record,
-    Sources,
-    settled,
-)
-from benchmarks.paper.names import NAMES
+from benchmarks.paper.findings import Find, Finding, MissingRecordError, Sources, settled
 from benchmarks.paper.table1 import TableRow, table_rows, test_cells
+from benchmarks.record import Content
+from benchmarks.tasks import NAMES
 
 OURS = "protopinv"
 SAID_NUMBERS = 130_000
 STABLE = 0.01  # relative error of weights that we still call right
 
 
-def tests(record: Record, method: str, dataset: str) -> list[float]:
+def tests(record: Content, method: str, dataset: str) -> list[float]:
     """Percent right of the test set, a seed each."""
     return [100 * cell["test"] for cell in test_cells(record, method, dataset)]
 
 
-def row_of(record: Record, method: str) -> TableRow:
+def row_of(record: Content, method: str) -> TableRow:
     """The row of a method."""
     return next(row for row in table_rows(record) if row.method.key == method)
 
@@ -170,7 +164,7 @@ def _cost(cell: Mapping[str, Any]) -> str:
     return f"{cell['seconds']:.3f} s (median of {len(cell['all'])}){memory}"
 
 
-def cell_of(record: Record, key: str) -> Mapping[str, Any]:
+def cell_of(record: Content, key: str) -> Mapping[str, Any]:
     """A figure beside the table, if this record has it."""
     if key not in record["cells"]:
         raise MissingRecordError("make paper")

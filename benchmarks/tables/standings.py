@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata, studentized_range, wilcoxon
 
+from benchmarks.record import Content
 from benchmarks.tables.contestants import REFERENCE
 from benchmarks.tables.scoring import LOWER_IS_BETTER, MEASURES
 from benchmarks.tables.suite import Half, Task
 
-Record = Mapping[str, Any]
 LEVEL = 0.0025  # differences of a quarter of a point are level
 LOWEST_R2 = -1.0
 ALPHA = 0.05
@@ -145,7 +145,7 @@ class LogLoss:
 
 
 def contest_of(
-    records: Iterable[Record], half: Half, *, imbalanced: bool = False, device: str = "cpu"
+    records: Iterable[Content], half: Half, *, imbalanced: bool = False, device: str = "cpu"
 ) -> dict[str, Any] | None:
     """The parts of one contest as one record; None if there are none.
 
@@ -179,7 +179,7 @@ def contest_of(
     return {"plan": plan, "cells": cells, "parts": parts}
 
 
-def _clock(part: Record) -> tuple[Any, ...]:
+def _clock(part: Content) -> tuple[Any, ...]:
     """On what times were taken."""
     machine, jobs = part.get("environment", {}), part["plan"].get("jobs", 1)
     return machine.get("device"), machine.get("threads") if jobs == 1 else 1, jobs
@@ -189,11 +189,11 @@ def _untimed(cell: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in cell.items() if not name.endswith("_seconds")}
 
 
-def _same_folds(plan: Record, other: Record) -> bool:
+def _same_folds(plan: Content, other: Content) -> bool:
     return all(plan[name] == other[name] for name in ("seeds", "folds", "scored_folds"))
 
 
-def results(record: Record) -> list[Result]:
+def results(record: Content) -> list[Result]:
     """Every contestant on every table, over all seeds."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for key, cell in record["cells"].items():

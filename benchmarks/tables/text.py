@@ -1,8 +1,8 @@
 """The contest on public tables, as text."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from benchmarks.record import Content
 from benchmarks.tables.contest import TASKS
 from benchmarks.tables.contestants import REFERENCE
 from benchmarks.tables.scoring import LOWER_IS_BETTER, MEASURES
@@ -18,8 +18,7 @@ from benchmarks.tables.standings import (
     standings,
 )
 from benchmarks.tables.suite import Task
-from protopinv.bench.markdown import markdown
-from protopinv.bench.speed_tables import readable
+from benchmarks.text import markdown, readable
 
 NAMES = {
     "accuracy": "accuracy, %",
@@ -37,8 +36,8 @@ OUTPUTS: dict[Task, str] = {
 }
 
 
-def contest_tables(record: Mapping[str, Any]) -> list[str]:
-    """Everything there is to tell, task by task."""
+def contest_tables(record: Content) -> list[str]:
+    """All tables of a contest, task by task."""
     found = results(record)
     against = reference_of(record["plan"]["contestants"])
     lines: list[str] = []
@@ -56,7 +55,7 @@ def tasks_of(found: Sequence[Result]) -> list[Task]:
 
 
 def reference_of(contestants: Sequence[str]) -> str:
-    """Whom all are compared with: our defaults, or the first where these did not take part."""
+    """The reference of comparisons: our defaults, or else the first contestant."""
     return REFERENCE if REFERENCE in contestants else contestants[0]
 
 
@@ -112,7 +111,7 @@ def bands_table(found: Sequence[Result], task: Task) -> list[str]:
 
 
 def log_loss_table(found: Sequence[Result]) -> list[str]:
-    """Who is how sure: mean log loss, and the worst table against the linear model."""
+    """Mean log loss of every contestant, and its worst table against the linear model."""
     rows = [
         [loss.name, f"{loss.mean:.4f}", _number(loss.worst_ratio, "{:.2f}"), loss.worst_table]
         for loss in log_losses(found)
@@ -122,7 +121,7 @@ def log_loss_table(found: Sequence[Result]) -> list[str]:
 
 
 def each_table(found: Sequence[Result], task: Task, measure: str | None = None) -> list[str]:
-    """Every table with everybody's score; an empty cell is explained below."""
+    """Every table with every score; an empty cell is explained below."""
     measure = measure or MEASURES[task][0]
     inside = [result for result in found if result.task == task]
     names = list(dict.fromkeys(result.contestant for result in inside))

@@ -9,8 +9,8 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import Generator, Tensor
 
+from benchmarks.baselines.mlp import MLPBaselineClassifier
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
-from protopinv.baselines import MLPBaselineClassifier
 from protopinv.data import load_data
 from protopinv.diagnose import (
     Trace,

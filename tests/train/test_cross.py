@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.baselines.mlp import MLPBaselineClassifier
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
-from protopinv.baselines import MLPBaselineClassifier
 from protopinv.errors import ConfigError
 from protopinv.objective import Classes
 from protopinv.train.bank_step import BankStep

@@ -6,29 +6,25 @@ import torch
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from protopinv.baselines import (
-    ELMClassifier,
-    MLPBaselineClassifier,
-    RandomFeatureRidgeClassifier,
-)
-from protopinv.baselines.mlp import first_weights
+from benchmarks.baselines.mlp import MLPBaselineClassifier, first_weights
+from benchmarks.baselines.random_hidden import RandomHiddenClassifier
 from protopinv.data import load_data
 from protopinv.errors import ConfigError, DataError
 from protopinv.network import ACTIVATIONS
 
 SMALL = (
     MLPBaselineClassifier(hidden_sizes=16, lr=0.03, max_epochs=100, random_state=0),
-    ELMClassifier(60, random_state=0),
-    RandomFeatureRidgeClassifier(60, random_state=0),
-    RandomFeatureRidgeClassifier(60, kind="linear", random_state=0),
+    RandomHiddenClassifier(60, random_state=0),
+    RandomHiddenClassifier(60, activation="cos", random_state=0),
+    RandomHiddenClassifier(60, activation="identity", random_state=0),
 )
 
 
 @parametrize_with_checks(
     [
         MLPBaselineClassifier(hidden_sizes=32, lr=0.02, max_epochs=60),
-        ELMClassifier(60),
-        RandomFeatureRidgeClassifier(60),
+        RandomHiddenClassifier(60),
+        RandomHiddenClassifier(60, activation="cos"),
     ]
 )
 def test_scikit_learn_check(estimator, check) -> None:
@@ -47,7 +43,7 @@ def test_an_mlp_learns_several_labels_and_the_others_refuse_them(blobs) -> None:
     mlp = MLPBaselineClassifier(hidden_sizes=16, lr=0.03, max_epochs=100, random_state=0).fit(X, Y)
     np.testing.assert_array_equal(mlp.predict(X), Y)
     assert mlp.classes_.tolist() == [0, 1, 2]
-    for model in (ELMClassifier(60), RandomFeatureRidgeClassifier(60)):
+    for model in (RandomHiddenClassifier(60), RandomHiddenClassifier(60, activation="cos")):
         with pytest.raises(DataError, match=r"takes one class a row\. y has 3 columns\."):
             model.fit(X, Y)
 
@@ -65,7 +61,9 @@ def test_the_output_layer_is_a_ridge_regression_on_the_hidden_layer(model, blobs
 
 def test_random_fourier_features_approximate_a_gaussian_kernel() -> None:
     X = np.random.RandomState(0).standard_normal((40, 6))
-    model = RandomFeatureRidgeClassifier(3_000, weight_scale=1.5, scaling="none", random_state=0)
+    model = RandomHiddenClassifier(
+        3_000, activation="cos", weight_scale=1.5, scaling="none", random_state=0
+    )
     model.fit(X, np.arange(40) % 2)
     first = model.network_.weights[0]
     features = torch.cos(torch.from_numpy(X) @ first[1:] + first[0]).numpy()
@@ -76,9 +74,9 @@ def test_random_fourier_features_approximate_a_gaussian_kernel() -> None:
 
 def test_many_units_do_not_depend_on_how_rows_are_cut(blobs, monkeypatch) -> None:
     X, y = blobs
-    whole = ELMClassifier(50, random_state=0).fit(X, y).decision_function(X)
+    whole = RandomHiddenClassifier(50, random_state=0).fit(X, y).decision_function(X)
     monkeypatch.setattr("protopinv.train.source.PIECE_NUMBERS", 500)
-    cut = ELMClassifier(50, random_state=0).fit(X, y).decision_function(X)
+    cut = RandomHiddenClassifier(50, random_state=0).fit(X, y).decision_function(X)
     np.testing.assert_allclose(cut, whole, rtol=1e-8)
 
 
@@ -87,7 +85,7 @@ def test_numbers_trained_and_shipped(blobs) -> None:
     mlp = MLPBaselineClassifier(hidden_sizes=16, n_components=3, max_epochs=1).fit(X, y)
     assert mlp.n_trained_ == (3 + 1) * 16 + (16 + 1) * 3
     assert mlp.n_shipped_ == (5 + 1) * 16 + (16 + 1) * 3
-    elm = ELMClassifier(16).fit(X, y)
+    elm = RandomHiddenClassifier(16).fit(X, y)
     assert elm.n_trained_ == (16 + 1) * 3
     assert elm.n_shipped_ == mlp.n_shipped_
 
@@ -128,12 +126,14 @@ def test_an_mlp_takes_the_steps_that_torch_takes() -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (ELMClassifier(0), r"n_hidden must be a whole number, 1 or more\. Got 0\."),
-        (ELMClassifier(ridge=-1.0), r"ridge must be a positive number\. Got -1\.0\."),
-        (ELMClassifier(activation="cos"), r"activation must be one of 'relu'"),
-        (ELMClassifier(weight_scale=True), r"weight_scale must be a positive number\. Got True"),
-        (RandomFeatureRidgeClassifier(kind="rbf"), r"kind must be one of 'fourier', 'linear'"),
-        (RandomFeatureRidgeClassifier(2.5), r"n_features must be a whole number"),
+        (RandomHiddenClassifier(0), r"n_hidden must be a whole number, 1 or more\. Got 0\."),
+        (RandomHiddenClassifier(ridge=-1.0), r"ridge must be a positive number\. Got -1\.0\."),
+        (RandomHiddenClassifier(activation="rbf"), r"activation must be one of 'relu'"),
+        (
+            RandomHiddenClassifier(weight_scale=True),
+            r"weight_scale must be a positive number\. Got True",
+        ),
+        (RandomHiddenClassifier(2.5), r"n_hidden must be a whole number"),
         (MLPBaselineClassifier(weight_decay=-1), r"weight_decay must be a number, 0 or more"),
         (MLPBaselineClassifier(lr=0), r"lr must be a positive number"),
     ],

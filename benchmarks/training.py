@@ -1,11 +1,12 @@
-"""Many trainings as few: those of one shape are the members of a population.
+"""Training below the estimators: many trainings as few populations, and single steps to time.
 
-Members share all that is drawn while training, by the seed of the first: features, batches, noise.
-Their own seeds draw their first banks.
+Trainings of one shape are the members of a population. Members share all that is drawn while
+training, by the seed of the first: features, batches, noise. Their own seeds draw their first
+banks.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
@@ -13,24 +14,34 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
-from protopinv.bench.shape import Parameters
+from benchmarks.recipes import Parameters
+from benchmarks.tasks import OBJECTIVE, Task, source_of
+from protopinv.bank import Bank, population
 from protopinv.errors import TrainingError
+from protopinv.train.bank_step import BankStep
+from protopinv.train.capture import WARM_UP, CapturedStep
 from protopinv.train.config import FIELDS, TrainConfig, offered_default
+from protopinv.train.history import History
 from protopinv.train.loop import EpochReport, Observer
 from protopinv.train.model import Model, train_population
 from protopinv.train.population import OWN
+from protopinv.train.prepare import first_banks, noise_generator, prepare
+from protopinv.train.rows import Rows
 from protopinv.train.settle import settle
 from protopinv.train.source import Source, piece_rows, seen_by_network
+from protopinv.train.step import Step
 
 # More would leave little of a GPU's memory for chunks of rows, and lose more when interrupted.
 MOST_TOGETHER = 10
+# A share of the peak learning rate, for steps of which only the time counts.
+SOME_RATE = 0.1
 
 
 @dataclass(frozen=True)
 class Job:
-    """One training, and who looks at its only bank."""
+    """One training of one bank, and its observer."""
 
     config: TrainConfig
     seed: int
@@ -67,11 +78,7 @@ def train_together(
     device: str,
     held_out: NDArray[np.integer[Any]] | None = None,
 ) -> Iterator[tuple[int, Model | TrainingError]]:
-    """The place of each job with its model, or with what is wrong with it.
-
-    Training keeps the best so far after Ctrl-C; a benchmark must not take that for a result, so
-    KeyboardInterrupt is raised.
-    """
+    """The place of each job with its model, or with the error of its training."""
     for places in batches_of(jobs):
         chosen = [jobs[place] for place in places]
         try:
@@ -91,13 +98,18 @@ def train_together(
             if model is None:
                 yield place, TrainingError("No step of this configuration could be taken.")
                 continue
-            if model.history.ending == "interrupted":
-                raise KeyboardInterrupt
+            raise_if_interrupted(model.history)
             yield place, model
 
 
+def raise_if_interrupted(history: History) -> None:
+    """Raise after Ctrl-C: training returns the best bank so far, which is no result here."""
+    if history.ending == "interrupted":
+        raise KeyboardInterrupt
+
+
 def _show(jobs: Sequence[Job], report: EpochReport) -> None:
-    """To each observer its own member, as a population of one."""
+    """Show each observer its own member, as a population of one."""
     for number, job in enumerate(jobs):
         if job.observer is None:
             continue
@@ -135,7 +147,47 @@ def accuracy_of(model: Model, X: NDArray[Any], y: NDArray[Any], device: str) -> 
     return float((outputs_of(model, X, device).argmax(1).numpy() == y).mean())
 
 
-def numbers_of(model: Model) -> tuple[int, int]:
-    """Numbers trained, and numbers that must be stored to predict."""
+def sizes_of(model: Model) -> tuple[int, int]:
+    """Trainable parameters, and parameters that must be stored to predict."""
     front = 0 if model.front is None else model.front.n_numbers
     return model.bank.n_trained, model.network.n_shipped + front
+
+
+def projected_rows(task: Task, config: TrainConfig, *, seed: int, device: str) -> tuple[Rows, Rows]:
+    """Rows to train on and those held out, as the network sees them."""
+    held_out = np.arange(len(task.train.y), len(task.all_rows.y))
+    source = source_of(task.all_rows)
+    prepared = prepare(source, config, torch.device(device), seed=seed, held_out=held_out)
+    rows, validation = prepared.rows, prepared.validation
+    if not (isinstance(rows, Rows) and isinstance(validation, Rows)):
+        raise AssertionError("rows in memory were held out")
+    return rows, validation
+
+
+def first_step(
+    rows: Rows,
+    config: TrainConfig,
+    *,
+    seeds: Sequence[int],
+    start: Callable[[Bank, Rows, Generator], Bank] = lambda bank, _, __: bank,
+) -> BankStep:
+    """The step of a bank for each seed, all trained at once; noise is drawn by the first seed.
+
+    ``start`` may change how each bank begins.
+    """
+    configs = [config] * len(seeds)
+    first = first_banks(rows, OBJECTIVE, configs, seeds)
+    banks = [
+        start(first.member(number), rows, Generator().manual_seed(seed))
+        for number, seed in enumerate(seeds)
+    ]
+    generator = noise_generator(seeds[0], rows.X.device)
+    return BankStep(population(banks), configs, OBJECTIVE, generator=generator)
+
+
+def ready_step(step: Step[Any], rows: Rows) -> Callable[[], object]:
+    """A step on these rows that ran before: captured on a GPU, warm on a CPU."""
+    ready = CapturedStep(step, rows) if rows.X.is_cuda else step
+    for _ in range(WARM_UP + 1):  # on a GPU the last of these is captured
+        ready(rows, SOME_RATE)
+    return lambda: ready(rows, SOME_RATE)

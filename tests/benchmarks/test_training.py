@@ -8,16 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from protopinv.bench import together
-from protopinv.bench.record import Record
-from protopinv.bench.together import (
-    Job,
-    accuracy_of,
-    batches_of,
-    numbers_of,
-    settled,
-    train_together,
-)
+from benchmarks import training
+from benchmarks.record import Record
+from benchmarks.training import Job, accuracy_of, batches_of, settled, sizes_of, train_together
 from protopinv.errors import ConfigError, TrainingError
 from protopinv.objective import Classes
 from protopinv.train.config import TrainConfig
@@ -51,7 +44,7 @@ def test_what_differs_in_shape_is_trained_apart(monkeypatch) -> None:
     other = replace(CONFIG, lr=0.1, ridge=2.0, input_noise=0.1)
     jobs = [Job(config, seed) for seed in (0, 1) for config in (CONFIG, wide, other)]
     assert batches_of(jobs) == [[0, 2, 3, 5], [1, 4]]
-    monkeypatch.setattr(together, "MOST_TOGETHER", 3)
+    monkeypatch.setattr(training, "MOST_TOGETHER", 3)
     assert batches_of(jobs) == [[0, 2, 3], [5], [1, 4]]
 
 
@@ -77,7 +70,7 @@ def test_every_job_gets_its_model_and_its_own_reports(source: Source) -> None:
     for model in found.values():
         assert not isinstance(model, TrainingError)
         assert accuracy_of(model, source.X, source.targets, "cpu") > 0.9
-    assert numbers_of(found[0]) == (9 * (5 + 6 + 3), 6 * 6 + 7 * 3)
+    assert sizes_of(found[0]) == (9 * (5 + 6 + 3), 6 * 6 + 7 * 3)
 
 
 def test_a_job_that_cannot_be_trained_says_so_and_spares_the_others(source: Source) -> None:

@@ -1,4 +1,4 @@
-"""What is measured on: the official splits, with 6,000 training rows held out once and for all."""
+"""Image sets to measure on: the official splits, with 6,000 training rows held out for choices."""
 
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -9,9 +9,15 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from protopinv.data import load_data
+from protopinv.objective import Classes
+from protopinv.train.source import Source
 
-DATASETS = ("mnist", "fashion-mnist")
+# How the data sets are called in tables.
+NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion"}
+DATASETS = tuple(NAMES)
 CLASSES = 10
+SIDE = 28  # pixels
+OBJECTIVE = Classes(np.arange(CLASSES))
 HELD_OUT = 6_000
 QUICK_ROWS = 5_000
 
@@ -42,16 +48,26 @@ class Task:
 
 @cache
 def load_task(name: str, *, quick: bool = False) -> Task:
-    """The same stratified split every time; ``quick`` keeps a few thousand rows of it."""
+    """The same stratified split every time; ``quick`` returns a few thousand rows of it."""
     data, test = load_data(name, split="train"), load_data(name, split="test")
-    kept, held_out = train_test_split(
+    train, held_out = train_test_split(
         np.arange(len(data.X)), test_size=HELD_OUT, random_state=0, stratify=data.y
     )
     if quick:
-        kept, held_out = kept[:QUICK_ROWS], held_out[: QUICK_ROWS // 5]
+        train, held_out = train[:QUICK_ROWS], held_out[: QUICK_ROWS // 5]
     return Task(
         name,
-        Rows(data.X[kept], data.y[kept]),
+        Rows(data.X[train], data.y[train]),
         Rows(data.X[held_out], data.y[held_out]),
         Rows(test.X, test.y),
     )
+
+
+def as_images(rows: Rows) -> Rows:
+    """Rows of pixels as images."""
+    return Rows(rows.X.reshape(-1, SIDE, SIDE), rows.y)
+
+
+def source_of(rows: Rows) -> Source:
+    """Rows of an image set to train on."""
+    return Source(rows.X, rows.y.astype(np.int64), OBJECTIVE)

@@ -18,7 +18,7 @@ from protopinv.estimators.checks import hold_out, memory_named, require_number, 
 from protopinv.estimators.classes import ProbabilisticClassifier
 from protopinv.estimators.door import with_image_shape
 from protopinv.estimators.fitting import with_fast_rows
-from protopinv.estimators.parameters import TrainingParameters, as_estimator, documented
+from protopinv.estimators.parameters import TrainingParameters, as_estimator
 from protopinv.features import FeatureMap
 from protopinv.network import Network
 from protopinv.objective import Classes, Objective
@@ -31,42 +31,17 @@ from protopinv.train.settle import check, is_auto, settle
 from protopinv.train.step import Step
 from protopinv.train.threads import threads_for
 
-# What "auto" means here, where it is not what it means for a bank.
+# What "auto" means for an MLP, where that is not what it means for a bank.
 OWN = {"early_stopping": False, "lr": 1e-3, "activation": "relu"}
 
 
-@documented
 @as_estimator
 class MLPBaselineClassifier(ProbabilisticClassifier, TrainingParameters):
     """A multi-layer perceptron: updates of the weights themselves.
 
     It shares all that is not the method with ProtoPINVClassifier: scaling and projection, rows on
-    the device, chunks, schedule, guard, captured steps on a GPU.
-
-    Parameters
-    ----------
-    {parameters}
-    weight_decay : float, default=0.0
-        Decoupled weight decay.
-
-    Attributes
-    ----------
-    classes_ : ndarray
-        The labels, sorted.
-    config_ : TrainConfig
-        The hyperparameters as they were used: every "auto" settled.
-    network_ : Network
-        The plain network on original features, behind ``front_`` if there is one, in float64.
-    front_ : Stem, Squash, Clip or None
-        What stands before the network and does not fold into it.
-    features_ : FeatureMap
-        Scaling and projection before the network, already folded into ``network_``.
-    history_ : History
-        Loss, learning rate and validation score of every epoch.
-    n_iter_ : int
-        Epochs that were run.
-    n_trained_ : int
-        Numbers that were trained: weights and biases on the projected features.
+    the device, chunks, schedule, guard, captured steps on a GPU. ``weight_decay`` is decoupled; the
+    other parameters and the fitted attributes are those of ProtoPINVClassifier.
     """
 
     label_smoothing: float = TrainConfig.label_smoothing
@@ -87,9 +62,9 @@ class MLPBaselineClassifier(ProbabilisticClassifier, TrainingParameters):
         checked, seed = self._checked(X, y, None), self._seed()
         objective = self._objective_of(checked)
         source = self._source(checked, objective)
-        given = {**self._given_here(), "image_shape": config.image_shape}
         shape = source.shape(device)
-        config = with_fast_rows(settle(given, shape), shape)
+        parameters = {**self._parameters(), "image_shape": config.image_shape}
+        config = with_fast_rows(settle(parameters, shape), shape)
         shown = progress(enabled=bool(self.verbose), also=observer)
         threads = threads_for(shape, objective.n_outputs, config, device)
         with shown as watched, memory_named(), threads:
@@ -110,8 +85,8 @@ class MLPBaselineClassifier(ProbabilisticClassifier, TrainingParameters):
             warnings.warn(warning, stacklevel=2)
         self._learn(checked.learned)
         self.objective_ = objective
-        known = objective.labels if isinstance(objective, Classes) else None
-        self.classes_ = np.arange(objective.n_outputs) if known is None else known
+        labels = objective.labels if isinstance(objective, Classes) else None
+        self.classes_ = np.arange(objective.n_outputs) if labels is None else labels
         self.config_ = config
         self.front_ = None if prepared.front is None else prepared.front.to("cpu")
         self.features_ = prepared.features.to("cpu")
@@ -123,9 +98,9 @@ class MLPBaselineClassifier(ProbabilisticClassifier, TrainingParameters):
 
     def config(self) -> TrainConfig:
         """The hyperparameters, checked; raises ConfigError for a value outside its range."""
-        return check(self._given_here())
+        return check(self._parameters())
 
-    def _given_here(self) -> dict[str, Any]:
+    def _parameters(self) -> dict[str, Any]:
         return {name: OWN.get(name, v) if is_auto(v) else v for name, v in self._given().items()}
 
 
@@ -136,9 +111,8 @@ class Weights:
     layers: tuple[Tensor, ...]
 
     def to(self, device: torch.device, dtype: str) -> "Weights":
-        """The same elsewhere."""
-        kind = getattr(torch, dtype)
-        return Weights(tuple(W.to(device, kind) for W in self.layers))
+        """These weights on a device, in a number type."""
+        return Weights(tuple(W.to(device, getattr(torch, dtype)) for W in self.layers))
 
 
 def first_weights(sizes: Sequence[int], generator: Generator) -> Weights:
@@ -152,7 +126,7 @@ def first_weights(sizes: Sequence[int], generator: Generator) -> Weights:
 
 @dataclass(frozen=True)
 class AsTheyAre:
-    """Weights that nothing had to be solved for."""
+    """Weights as a step wants them: nothing had to be solved for."""
 
     weights: list[Tensor]
     error: Float[Tensor, "m layers"]
@@ -178,7 +152,7 @@ class WeightStep(Step[AsTheyAre]):
         self._no_error = torch.zeros(1, len(layers), device=layers[0].device)
 
     def weights(self, *, training: bool) -> AsTheyAre:
-        """As they are."""
+        """The weights that are trained, or those of the best epoch."""
         return AsTheyAre(list(self.trained if training else self.kept), self._no_error, [])
 
     def pullback(

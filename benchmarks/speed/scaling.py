@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Generator
 
-from protopinv.bench.record import Record, Say
-from protopinv.bench.steps import first_step, ready_step
-from protopinv.bench.tasks import CLASSES
-from protopinv.bench.timing import crossing, exponent, medians
+from benchmarks.record import Record
+from benchmarks.tasks import CLASSES
+from benchmarks.timing import crossing, exponent, medians
+from benchmarks.training import first_step, ready_step
 from protopinv.solve import solve_layers
 from protopinv.train.config import TrainConfig
 from protopinv.train.products import OneLayer
@@ -45,7 +45,7 @@ BREAK_EVEN = (25, 50, 100, 200, 400, 800)
 BREAK_EVEN_SIZES = Sizes(10_000, 200, 256, 0)
 
 
-def measure_scaling(record: Record, device: str, *, repeats: int, quick: bool, say: Say) -> None:
+def measure_scaling(record: Record, device: str, *, repeats: int, quick: bool) -> None:
     """Cells ``scaling/{axis}``, ``break-even/solve`` and, on a CPU, ``break-even/forward``."""
     base = BASE[device]
     if quick:
@@ -54,7 +54,7 @@ def measure_scaling(record: Record, device: str, *, repeats: int, quick: bool, s
         sizes = LAYERS if axis == "layers" else [round(f * asdict(base)[axis]) for f in FACTORS]
         work = partial(_along, base, axis, sizes, device, repeats)
         cell = record.cell(f"scaling/{axis}", work)
-        say(f"{title}: time grows as the power {cell['exponent']:.2f}")
+        record.say(f"{title}: time grows as the power {cell['exponent']:.2f}")
     record.cell("break-even/solve", partial(_solves, device, repeats))
     if device == "cpu":
         record.cell("break-even/forward", partial(_forwards, repeats, 500 if quick else None))
@@ -65,9 +65,9 @@ def _along(
 ) -> Mapping[str, Any]:
     """Seconds of an epoch while one size changes, and the power they grow with in the end."""
     works = {str(size): _epoch(replace(base, **{axis: size}), device) for size in sizes}
-    found = list(medians(works, repeats=repeats, device=device).values())
-    grown = exponent(sizes[-3:], found[-3:])
-    return {"sizes": list(sizes), "seconds": found, "exponent": grown, "base": asdict(base)}
+    times = list(medians(works, repeats=repeats, device=device).values())
+    power = exponent(sizes[-3:], times[-3:])
+    return {"sizes": list(sizes), "seconds": times, "exponent": power, "base": asdict(base)}
 
 
 def _epoch(sizes: Sizes, device: str) -> Callable[[], object]:

@@ -1,4 +1,7 @@
-"""Figures of ``bench speed`` that a user sees: fits, predictions, memory, start."""
+"""Figures that a user sees: fits, predictions, memory, start.
+
+``python -m benchmarks.speed.users`` prints the peak memory of a fit, in a process alone.
+"""
 
 import statistics
 import subprocess
@@ -7,15 +10,17 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
-from protopinv.bench.shape import SHAPE, Parameters
-from protopinv.bench.tasks import Rows, Task
-from protopinv.bench.timing import medians, seconds
+from benchmarks.recipes import SHAPE, Parameters
+from benchmarks.tasks import Rows, Task
+from benchmarks.timing import medians, seconds
+from protopinv.data import load_data
 from protopinv.estimators import ProtoPINVClassifier
 
 # A fit for those in a hurry: of nine with few components and epochs the one with 98 % of the
@@ -51,7 +56,7 @@ QUICK_CALLS = 2
 
 
 class PeerRun(NamedTuple):
-    """How long the peer took, what it had then, and after how many epochs."""
+    """How long the peer took, its score then, and after how many epochs."""
 
     seconds: float
     score: float
@@ -64,7 +69,7 @@ def hurry_of(device: str) -> Parameters:
 
 
 class UserFigures:
-    """The figures of a device."""
+    """The figures of a device that a user sees."""
 
     def __init__(self, device: str, task: Task, *, repeats: int, seeds: int, quick: bool) -> None:
         self.device, self.task = device, task
@@ -101,32 +106,31 @@ class UserFigures:
     def race(self) -> Mapping[str, Any]:
         """Seconds until 97.8 % of the test set, against scikit-learn's MLP.
 
-        Once at its defaults, and once tuned as ours was. The peer is looked at after every epoch,
-        ours at its end; looking is not timed.
+        Once at its defaults, and once tuned as ours was. The peer is scored after every epoch, ours
+        at its end; scoring is not timed.
         """
         test = Rows(_pixels(self.task.test.X), self.task.test.y)
         rows = Rows(*self._all_rows())
-        told: dict[str, Any] = self._fits(HURRY, seeds=self.seeds)
+        cell: dict[str, Any] = self._fits(HURRY, seeds=self.seeds)
         for name, parameters in (("peer", {}), ("tuned peer", self.tuned_peer())):
-            run = self._until(AIM, rows, test, parameters)
-            told["seconds"][name] = run.seconds
-            told[name.replace(" ", "_") + "_accuracy"] = run.score
-            told[name.replace(" ", "_") + "_epochs"] = run.epochs
-            told[name.replace(" ", "_") + "_parameters"] = parameters
-        return told
+            run, key = self._until(AIM, rows, test, parameters), name.replace(" ", "_")
+            cell["seconds"][name] = run.seconds
+            cell |= {f"{key}_accuracy": run.score, f"{key}_epochs": run.epochs}
+            cell[f"{key}_parameters"] = parameters
+        return cell
 
     def tuned_peer(self) -> Parameters:
         """Rate and batch with which the peer is first to have 98 % of the held-out rows."""
         train, held_out = (Rows(_pixels(r.X), r.y) for r in (self.task.train, self.task.held_out))
-        tried = [
+        candidates = [
             {"learning_rate_init": rate, "batch_size": batch}
             for rate in PEER_RATES
             for batch in PEER_BATCHES
         ][: 1 if self.quick else None]
-        runs = [self._until(PEER_AIM, train, held_out, parameters) for parameters in tried]
+        runs = [self._until(PEER_AIM, train, held_out, parameters) for parameters in candidates]
         # those that never have it come last
         best = min(range(len(runs)), key=lambda n: (runs[n].score < PEER_AIM, runs[n].seconds))
-        return tried[best]
+        return candidates[best]
 
     def _until(self, aim: float, rows: Rows, judged: Rows, parameters: Parameters) -> PeerRun:
         peer = MLPClassifier((PEER_WIDTH,), random_state=0, **parameters)
@@ -153,12 +157,12 @@ class UserFigures:
         """Peak memory of a fit over its data, each time in a process alone; Linux only."""
         if not sys.platform.startswith("linux") or self.quick:
             return {"megabytes": None}
-        command = [sys.executable, "-m", "protopinv.bench.memory"]
-        found = [
-            float(subprocess.run(command, capture_output=True, check=True).stdout)  # noqa: S603
+        command = [sys.executable, "-m", __name__]
+        peaks = [
+            float(subprocess.run(command, capture_output=True, check=True).stdout)
             for _ in range(self.seeds)
         ]
-        return {"megabytes": statistics.median(found), "all": found}
+        return {"megabytes": statistics.median(peaks), "all": peaks}
 
     def start(self) -> Mapping[str, Any]:
         """Seconds a process takes to be ready; one that fails is an error and no time."""
@@ -175,7 +179,7 @@ class UserFigures:
 
         def run(program: str) -> None:
             command = [sys.executable, "-c", program]
-            subprocess.run(command, capture_output=True, check=True)  # noqa: S603
+            subprocess.run(command, capture_output=True, check=True)
 
         works = {name: partial(run, program) for name, program in programs.items()}
         if self.quick:
@@ -212,8 +216,8 @@ class UserFigures:
             name: partial(many, model)
             for name, model in (("ours", one), ("five banks", five), ("peer", peer))
         }
-        found = medians(works, repeats=self.repeats, device="cpu")
-        return {"seconds": {name: value / calls for name, value in found.items()}, "rows": n}
+        times = medians(works, repeats=self.repeats, device="cpu")
+        return {"seconds": {name: value / calls for name, value in times.items()}, "rows": n}
 
     def _all_rows(self) -> tuple[Any, Any]:
         """Training pixels in float32 and their labels, those held out for choices among them."""
@@ -228,7 +232,33 @@ def _pixels(X: Any) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the peer's remark that it has not converged."""
+    """No warning that the peer has not converged."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         yield
+
+
+def peak_megabytes() -> float:
+    """Peak memory over its data of three full-batch epochs on MNIST with the paper's shape.
+
+    Linux only: the highest resident size while a model is fitted, less the size just before, when
+    the images and all packages are loaded and every library has been used once.
+    """
+    data = load_data("mnist", split="train")
+    ProtoPINVClassifier(n_prototypes=4, hidden_sizes=4, max_epochs=1).fit(
+        data.X[:100], data.y[:100]
+    )
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    before = _resident("VmRSS")
+    short = {**SHAPE, "max_epochs": 3, "warmup_epochs": 1, "validation_fraction": 0.1}
+    ProtoPINVClassifier(**short).fit(data.X, data.y)
+    return (_resident("VmHWM") - before) / 1024
+
+
+def _resident(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1])
+
+
+if __name__ == "__main__":
+    print(peak_megabytes())

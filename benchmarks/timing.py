@@ -1,10 +1,11 @@
-"""How long work takes on a machine that is never quite quiet, and what the machine could do."""
+"""How long work takes on a machine that is never quite idle, and what the machine could do."""
 
 import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -12,23 +13,29 @@ from torch.profiler import ProfilerActivity, profile
 from protopinv.kernels.bfloat16 import fast_bfloat16
 
 Work = Callable[[], object]
+Result = TypeVar("Result")
 # Parts of a profile that are named.
 PARTS = 12
 
 
 def synchronize(device: str) -> None:
-    """Wait until the device has done all it was given."""
+    """Wait until the device has finished its work."""
     if device == "cuda":
         torch.cuda.synchronize()
 
 
-def seconds(work: Work, device: str) -> float:
-    """Wall-clock time of one call, until the device has finished."""
+def timed(work: Callable[[], Result], device: str = "cpu") -> tuple[float, Result]:
+    """Wall-clock seconds of one call, until the device has finished, and its result."""
     synchronize(device)
     started = time.perf_counter()
-    work()
+    result = work()
     synchronize(device)
-    return time.perf_counter() - started
+    return time.perf_counter() - started, result
+
+
+def seconds(work: Work, device: str = "cpu") -> float:
+    """Wall-clock seconds of one call, until the device has finished."""
+    return timed(work, device)[0]
 
 
 def medians(works: Mapping[str, Work], *, repeats: int, device: str) -> dict[str, float]:
@@ -40,7 +47,7 @@ def medians(works: Mapping[str, Work], *, repeats: int, device: str) -> dict[str
     for _ in range(repeats + 1):
         for name, work in works.items():
             times[name].append(seconds(work, device))
-    return {name: statistics.median(found[1:]) for name, found in times.items()}
+    return {name: statistics.median(spent[1:]) for name, spent in times.items()}
 
 
 def by_part(work: Work, device: str) -> dict[str, float]:
@@ -50,19 +57,19 @@ def by_part(work: Work, device: str) -> dict[str, float]:
     """
     gpu = device == "cuda"
     activity = ProfilerActivity.CUDA if gpu else ProfilerActivity.CPU
-    with profile(activities=[activity], record_shapes=not gpu) as found:
+    with profile(activities=[activity], record_shapes=not gpu) as profiled:
         seconds(work, device)
     parts: defaultdict[str, float] = defaultdict(float)
-    for event in found.key_averages(group_by_input_shape=not gpu):
+    for event in profiled.key_averages(group_by_input_shape=not gpu):
         name = f"{event.key[:60]} {_shapes(event.input_shapes)}".strip()
         parts[name] += 1e-6 * (event.self_device_time_total if gpu else event.self_cpu_time_total)
     longest = sorted(parts.items(), key=lambda part: -part[1])[:PARTS]
     return {**dict(longest), "everything else": sum(parts.values()) - sum(t for _, t in longest)}
 
 
-def _shapes(given: Sequence[Sequence[int]] | None) -> str:
-    """Those of matrices: what an operation was given besides says little."""
-    return " ".join("x".join(map(str, shape)) for shape in given or () if len(shape) == 2)
+def _shapes(inputs: Sequence[Sequence[int]] | None) -> str:
+    """Those of matrices: other inputs of an operation say little."""
+    return " ".join("x".join(map(str, shape)) for shape in inputs or () if len(shape) == 2)
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ class Machine:
     bandwidth: float
 
     def floor(self, operations: float, moved: float, kind: str) -> float:
-        """Seconds that so many operations and moved bytes take at least."""
+        """The least seconds for so many operations and so many bytes moved."""
         rate = self.bfloat16 if kind == "bfloat16" else self.float32
         if rate is None:
             raise AssertionError("there is no bfloat16 here")
@@ -98,12 +105,12 @@ def measure_machine(device: str, *, repeats: int) -> Machine:
     if fast_bfloat16(torch.device(device)):
         rough = factors.bfloat16()
         works["bfloat16"] = lambda: rough[0] @ rough[1]
-    found = medians(works, repeats=repeats, device=device)
+    times = medians(works, repeats=repeats, device=device)
     operations = 2 * size**3
     return Machine(
-        operations / found["float32"],
-        operations / found["bfloat16"] if "bfloat16" in found else None,
-        2 * source.nbytes / found["copy"],
+        operations / times["float32"],
+        operations / times["bfloat16"] if "bfloat16" in times else None,
+        2 * source.nbytes / times["copy"],
     )
 
 

@@ -1,7 +1,7 @@
 """A dated file of measurements: where, with what and from which commit they were made.
 
-A record is a set of cells, each kept in the file as soon as it is finished, so that a run that was
-interrupted goes on where it stopped.
+A record is a set of cells, each written to the file as soon as it is finished, so that a run that
+was interrupted resumes where it stopped.
 """
 
 import json
@@ -9,6 +9,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -17,19 +18,19 @@ from typing import Any, TypeVar
 
 import torch
 
-from protopinv import __version__
+import protopinv
 from protopinv.errors import DataFileError, OutputError
 from protopinv.files import replacing
 from protopinv.plain import plain
 
 Cell = dict[str, Any]
+Content = Mapping[str, Any]  # of a record's file
 Say = Callable[[str], None]
 Job = TypeVar("Job")
-# Works on jobs in any order and grouping; tells the place of each with its cell as it is finished.
+# Works on jobs in any order and grouping; yields the place of each with its cell when finished.
 Work = Callable[[Sequence[Job]], Iterable[tuple[int, Mapping[str, Any]]]]
 
-
-# What decides a number: what computes, and everybody who is compared with.
+# What decides a number: the packages that compute, and all peers.
 PACKAGES = (
     "torch",
     "numpy",
@@ -46,6 +47,8 @@ PACKAGES = (
     "xrfm",
 )
 
+PACKAGE = Path(protopinv.__file__)
+
 
 def environment(device: str) -> dict[str, Any]:
     """Device with its driver, threads, the versions of all that is installed, and commit."""
@@ -55,7 +58,7 @@ def environment(device: str) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "versions": {name: found for name in PACKAGES if (found := _installed(name))},
+        "versions": {name: number for name in PACKAGES if (number := _installed(name))},
         "commit": commit(),
     }
 
@@ -69,15 +72,15 @@ def _installed(package: str) -> str | None:
 
 def _gpu() -> dict[str, Any]:
     """The CUDA that torch was built with, and the driver it meets."""
-    ask = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        told = subprocess.run(ask, capture_output=True, check=True, text=True).stdout  # noqa: S603
+        answer = subprocess.run(command, capture_output=True, check=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError):
-        told = ""
+        answer = ""
     return {
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
-        "driver": told.split("\n")[0].strip() or None,
+        "driver": answer.split("\n")[0].strip() or None,
     }
 
 
@@ -98,31 +101,29 @@ def _processor() -> str:
 
 
 def commit() -> str:
-    """The commit measured: given in PROTOPINV_COMMIT, asked of git, or the version installed."""
-    given = os.environ.get("PROTOPINV_COMMIT")
-    if given:
-        return given
+    """The commit measured: PROTOPINV_COMMIT, what git says, or the version that is installed."""
+    if named := os.environ.get("PROTOPINV_COMMIT"):
+        return named
     try:
-        _git("ls-files", "--error-unmatch", Path(__file__).name)  # another project's repository
+        _git("ls-files", "--error-unmatch", PACKAGE.name)  # another project's repository
         changes = _git("diff", "HEAD")
         name = _git("rev-parse", "--short=10", "HEAD").decode().strip()
     except (OSError, subprocess.CalledProcessError):
-        return f"protopinv {__version__}"
+        return f"protopinv {protopinv.__version__}"
     return f"{name}-dirty-{sha256(changes).hexdigest()[:6]}" if changes else name
 
 
 def _git(*command: str) -> bytes:
-    place = Path(__file__).parent
     run = ["git", *command]
-    return subprocess.run(run, cwd=place, capture_output=True, check=True).stdout  # noqa: S603
+    return subprocess.run(run, cwd=PACKAGE.parent, capture_output=True, check=True).stdout
 
 
 class Record:
     """Cells under names, in one JSON file.
 
-    A record of the same name, plan and environment is continued, finished or not, and ``say`` is
-    told so; ``fresh`` begins a new one in any case. No other record is ever written over, nor is a
-    finished one to which nothing is added.
+    A record of the same name, plan and environment is continued, finished or not, and ``say``
+    reports it; ``fresh`` begins a new one in any case. No other record is ever written over, nor is
+    a finished one to which nothing is added.
     """
 
     def __init__(
@@ -145,6 +146,7 @@ class Record:
         }
         _make(folder)
         self.path = _free_path(folder, self.content["date"], name)
+        self.say = say
         self.kept = 0
         self._begun = False
         self._lines: dict[str, str] = {}
@@ -160,14 +162,14 @@ class Record:
         return cells
 
     def cell(self, key: str, work: Callable[[], Mapping[str, Any]]) -> Cell:
-        """The cell of this name: as it was kept, or worked out now and kept."""
+        """The cell of this name: from the file, or measured now and written to it."""
         if key not in self.cells:
             self.cells[key] = plain(work())
             self._write()
         return self.cells[key]
 
     def cells_of(self, jobs: Mapping[str, Job], work: Work[Job]) -> list[Cell]:
-        """The cell of every job, by name: as it was kept, or worked out now and kept."""
+        """The cell of every job, by name: from the file, or measured now and written to it."""
         missing = [key for key in jobs if key not in self.cells]
         for place, cell in work([jobs[key] for key in missing]) if missing else ():
             self.cells[missing[place]] = plain(cell)
@@ -175,23 +177,24 @@ class Record:
         return [self.cells[key] for key in jobs]
 
     def keep(self, cells: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take over cells that are known already; those that are here stay as they are."""
+        """Add cells of another record; those that are here stay as they are."""
         missing = {key: plain(cell) for key, cell in cells.items() if key not in self.cells}
         if missing:
             self.cells.update(missing)
             self._write()
 
     def finish(self) -> None:
-        """Say that nothing is missing."""
+        """Mark that nothing is missing, and say where the record is."""
         if not self.content["finished"]:
             self.content["finished"] = True
             self._write()
+        self.say(f"record: {self.path}")
 
     def _continue(self, folder: Path) -> None:
         for path in reversed(_by_age(folder.glob(f"*-{self.content['name']}.json"))):
-            found = read_record(path)
-            if all(found[part] == self.content[part] for part in ("name", "plan", "environment")):
-                self.content, self.path, self.kept = found, path, len(found["cells"])
+            record = read_record(path)
+            if all(record[part] == self.content[part] for part in ("name", "plan", "environment")):
+                self.content, self.path, self.kept = record, path, len(record["cells"])
                 self._begun = True
                 return
 
@@ -202,7 +205,7 @@ class Record:
             temporary.write_text(self._text(), encoding="utf-8")
 
     def _begin(self) -> None:
-        """Take a name that nobody has taken meanwhile: a link is never put over a file."""
+        """Write under a name that is still free: a link is never put over a file."""
         folder, draft = self.path.parent, self.path.with_suffix(f".{os.getpid()}.draft")
         draft.write_text(self._text(), encoding="utf-8")
         try:
@@ -227,8 +230,22 @@ class Record:
         return body + ',\n "cells": {\n' + cells + "\n }\n}\n"
 
 
+@dataclass(frozen=True)
+class Records:
+    """The folder of records, whether to begin new ones, and what is called with progress."""
+
+    folder: Path
+    fresh: bool = False
+    say: Say = lambda _: None
+
+    def open(self, kind: str, *parts: str, plan: Mapping[str, Any], device: str = "cpu") -> Record:
+        """The record of a plan; its name says the kind, what is measured on, and a smoke run."""
+        name = "-".join([kind, *(["quick"] if plan.get("quick") else []), *parts, device])
+        return Record(self.folder, name, plan, device, fresh=self.fresh, say=self.say)
+
+
 def read_record(path: Path) -> dict[str, Any]:
-    """What a file holds, if it is a record."""
+    """The content of a file, if it is a record."""
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         complete = {"name", "date", "plan", "environment", "finished", "cells"} <= set(record)

@@ -1,4 +1,4 @@
-"""bench speed: medians in turns, exponents, break-even points, and a whole small run."""
+"""Speed: medians in turns, exponents, break-even points, and a whole small run."""
 
 import json
 import os
@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from protopinv.bench import scaling
-from protopinv.bench.record import Record
-from protopinv.bench.speed import SpeedPlan, measure_speed
-from protopinv.bench.speed_figures import Figures
-from protopinv.bench.speed_tables import readable, speed_panels, speed_tables
-from protopinv.bench.tasks import Rows, Task
-from protopinv.bench.timing import Machine, crossing, exponent, measure_machine, medians
+from benchmarks.record import Record, Records
+from benchmarks.speed import scaling
+from benchmarks.speed.steps import StepFigures
+from benchmarks.speed.study import SpeedPlan, measure_speed, speed_panels, speed_tables
+from benchmarks.tasks import Rows, Task
+from benchmarks.text import readable
+from benchmarks.timing import Machine, crossing, exponent, measure_machine, medians
 from protopinv.errors import ConfigError
 from protopinv.kernels.bfloat16 import fast_bfloat16
 
@@ -65,7 +65,7 @@ def test_a_plan_without_repeats_is_refused() -> None:
 )
 def test_a_small_run_tells_every_figure_and_is_continued(tmp_path: Path) -> None:
     plan = SpeedPlan(repeats=1, seeds=1, scaling=False, quick=True)
-    record = measure_speed(plan, device="cpu", folder=tmp_path)
+    record = measure_speed(plan, Records(tmp_path), device="cpu")
     text = "\n".join(speed_tables(json.loads(record.path.read_text())))
     for word in ("float32", "bfloat16", "listing", "scikit-learn", "predict_proba", "plain paths"):
         assert word in text
@@ -76,7 +76,7 @@ def test_a_small_run_tells_every_figure_and_is_continued(tmp_path: Path) -> None
         assert min(parts.values()) >= 0
     floors = cells["epoch"]["floor"]
     assert floors["float32"] > floors.get("bfloat16", 0.0) / 10
-    again = measure_speed(plan, device="cpu", folder=tmp_path)
+    again = measure_speed(plan, Records(tmp_path), device="cpu")
     assert again.path == record.path
     assert again.cells == cells
 
@@ -91,7 +91,7 @@ def test_bfloat16_is_measured_where_it_is_fast_and_nowhere_else(tmp_path: Path) 
     machine = measure_machine("cpu", repeats=1)
     assert (machine.bfloat16 is not None) == fast
     task = Task("noise", noise(500, 0), noise(50, 1), noise(50, 2))
-    figures = Figures("cpu", machine, task, repeats=1, quick=True)
+    figures = StepFigures("cpu", machine, task, repeats=1, quick=True)
     record = Record(tmp_path, "speed-cpu", {}, "cpu")
     record.cell("machine", lambda: asdict(machine))
     for key, work in figures.all().items():
@@ -111,9 +111,9 @@ def test_scaling_is_measured_told_and_drawn(tmp_path: Path, monkeypatch) -> None
     small = scaling.Sizes(200, 10, 12, 8)
     monkeypatch.setitem(scaling.BASE, "cpu", small)
     monkeypatch.setattr(scaling, "BREAK_EVEN", (4, 16))
-    record = Record(tmp_path, "speed-cpu", {}, "cpu")
     said: list[str] = []
-    scaling.measure_scaling(record, "cpu", repeats=1, quick=True, say=said.append)
+    record = Record(tmp_path, "speed-cpu", {}, "cpu", say=said.append)
+    scaling.measure_scaling(record, "cpu", repeats=1, quick=True)
     assert len(said) == len(scaling.AXES)
     assert record.cells["scaling/p"]["sizes"] == [4, 8, 16, 32, 64]
     assert len(speed_panels(record.content)) == len(scaling.AXES) + 2

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import protopinv
-from protopinv.bench.record import PACKAGES, Record, newest_records, read_record
+from benchmarks.record import PACKAGES, Record, newest_records, read_record
 from protopinv.errors import DataFileError, OutputError
 
 PLAN = {"seeds": 2, "shape": (1, 2)}
@@ -93,11 +93,12 @@ def test_the_commit_is_that_of_this_project_only(
     for command in (["init", "-q"], ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit"]):
         more = ["-q", "--allow-empty", "-m", "theirs"] if "commit" in command else []
         subprocess.run(["git", *command, *more], cwd=tmp_path, check=True)
-    program = "from protopinv.bench.record import commit; print(commit())"
+    program = "from benchmarks.record import commit; print(commit())"
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
     result = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=True,

@@ -1,4 +1,4 @@
-"""Figures of ``bench speed`` about steps: our time, the peer's, and what the machine could do."""
+"""Epochs and steps: our time, the peer's, and what the machine could do."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -7,14 +7,14 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
+from torch.nn import functional
 
-from protopinv.baselines.mlp import WeightStep, first_weights
-from protopinv.bench.listing import PaperListing
-from protopinv.bench.shape import SHAPE, Parameters
-from protopinv.bench.steps import OBJECTIVE, SOME_RATE, first_step, projected_rows, ready_step
-from protopinv.bench.tasks import CLASSES, Task
-from protopinv.bench.timing import Machine, by_part, medians, seconds
+from benchmarks.baselines.mlp import WeightStep, first_weights
+from benchmarks.recipes import SHAPE, Parameters
+from benchmarks.tasks import CLASSES, OBJECTIVE, Task
+from benchmarks.timing import Machine, by_part, medians, seconds
+from benchmarks.training import SOME_RATE, first_step, projected_rows, ready_step
 from protopinv.kernels import switched_off
 from protopinv.kernels.bfloat16 import fast_bfloat16
 from protopinv.train.bank_step import BankStep
@@ -28,15 +28,52 @@ PLAIN = {"row_dtype": "same"}
 ROUGH = {"row_dtype": "bfloat16"}
 # Full-batch epochs with which the paths are compared; on a CPU all 250 would take hours.
 PATH_EPOCHS = {"cpu": 30, "cuda": 250}
+STEPS = 50  # that are timed in a row
 
 
 def path_of(kind: str) -> str:
-    """What a path is called in a record, by the number type of its rows."""
+    """The name of a path in a record, by the number type of its rows."""
     return "float32" if kind == "float32" else f"{kind} rows"
 
 
-class Figures:
-    """The figures of a device; what they share is made once.
+class PaperListing:
+    """One full-batch epoch of the listing in "Implementation Details (PyTorch)"."""
+
+    def __init__(self, X: Tensor, y: Tensor, *, p: int, h: int, k: int, lam: float) -> None:
+        self.X, self.y, self.lam = X, y, lam
+        self.Xp = torch.randn(p, X.shape[1]).to(X).requires_grad_()
+        self.Hp = torch.randn(p, h).to(X).requires_grad_()
+        self.Yp = torch.eye(k).repeat(-(-p // k), 1)[:p].to(X).requires_grad_()
+        self.optimizer = torch.optim.Adam([self.Xp, self.Hp, self.Yp], lr=1e-3)
+
+    def epoch(self) -> float:
+        """W1, W2 from explicit pseudo-inverses, all rows forward, backward, Adam."""
+        W1 = pinv_ridge(add_bias(self.Xp), self.lam) @ self.Hp
+        W2 = pinv_ridge(add_bias(torch.relu(self.Hp)), self.lam) @ self.Yp
+        H1 = add_bias(torch.relu(add_bias(self.X) @ W1))
+        loss = functional.cross_entropy(H1 @ W2, self.y)
+        loss = loss + 1e-6 * (W1.norm() ** 2 + W2.norm() ** 2)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return float(loss.detach())
+
+
+def pinv_ridge(A: Tensor, lam: float) -> Tensor:
+    """(A'A + lam I)^-1 A'."""
+    At = A.transpose(0, 1)
+    identity = torch.eye(A.shape[1], device=A.device, dtype=A.dtype)
+    pseudo_inverse: Tensor = torch.linalg.solve(At @ A + lam * identity, At)
+    return pseudo_inverse
+
+
+def add_bias(Z: Tensor) -> Tensor:
+    """[1, Z]."""
+    return torch.cat([torch.ones(len(Z), 1, device=Z.device, dtype=Z.dtype), Z], dim=1)
+
+
+class StepFigures:
+    """The figures of a device about epochs and steps; what they share is made once.
 
     Where a device has no products in bfloat16 its figures are left out: they would take hours.
     """
@@ -57,15 +94,15 @@ class Figures:
         if self.device != "cuda":
             return {"epoch": self.epoch, "profile": self.profile}
         step = {"step against an MLP": self.step_against_mlp} if "bfloat16" in self.kinds else {}
-        return {"250 epochs": self.whole_training, **step, "profile": self.profile}
+        return {"250 epochs": self.full_training, **step, "profile": self.profile}
 
     def paths(self) -> dict[str, tuple[Parameters, Any]]:
         """Ways to the same result: number types, with fast paths and without."""
-        found: dict[str, tuple[Parameters, Any]] = {}
+        paths: dict[str, tuple[Parameters, Any]] = {}
         for kind, options in self.kinds.items():
             name = path_of(kind)
-            found |= {name: (options, nullcontext), f"{name}, plain paths": (options, switched_off)}
-        return found
+            paths |= {name: (options, nullcontext), f"{name}, plain paths": (options, switched_off)}
+        return paths
 
     def accuracy(self, path: str, seed: int) -> Mapping[str, Any]:
         """Full-batch training by one path, scored on held-out rows."""
@@ -86,27 +123,26 @@ class Figures:
         rows, _ = self._rows_of(PLAIN)
         works: dict[str, Callable[[], object]] = {"listing": self._listing(rows).epoch}
         works |= {kind: epoch(options) for kind, options in self.kinds.items()}
-        found = medians(works, repeats=self.repeats, device=self.device)
+        times = medians(works, repeats=self.repeats, device=self.device)
         floors = {kind: self._floor(len(rows), kind) for kind in self.kinds}
-        return {"seconds": found, "floor": floors}
+        return {"seconds": times, "floor": floors}
 
-    def whole_training(self) -> Mapping[str, Any]:
+    def full_training(self) -> Mapping[str, Any]:
         """250 full-batch epochs from projected rows on the device, against the listing."""
 
         def run(options: Parameters) -> None:
             step, rows, _ = self._step(options, 0)
             train(step, rows, clock=time.perf_counter)
 
-        listing = self._listing(self._rows_of(PLAIN)[0])
-        epochs = TrainConfig(**self._config(PLAIN)).max_epochs
+        rows, _ = self._rows_of(PLAIN)
+        listing, epochs = self._listing(rows), self._config(PLAIN).max_epochs
         works: dict[str, Callable[[], object]] = {
             "listing": lambda: [listing.epoch() for _ in range(epochs)]
         }
         works |= {kind: partial(run, options) for kind, options in self.kinds.items()}
-        found = medians(works, repeats=self.repeats, device=self.device)
-        n = len(self._rows_of(PLAIN)[0])
-        floors = {kind: epochs * self._floor(n, kind) for kind in self.kinds}
-        return {"seconds": found, "floor": floors, "epochs": epochs}
+        times = medians(works, repeats=self.repeats, device=self.device)
+        floors = {kind: epochs * self._floor(len(rows), kind) for kind in self.kinds}
+        return {"seconds": times, "floor": floors, "epochs": epochs}
 
     def step_against_mlp(self) -> Mapping[str, Any]:
         """Our step and one of an MLP of the same width, all captured, in the same loop.
@@ -114,7 +150,7 @@ class Figures:
         The MLP once with our kernels for its data pass and update, and once with torch's.
         """
         ours, rows, _ = self._step(ROUGH, 0)
-        config = TrainConfig(**self._config(ROUGH))
+        config = self._config(ROUGH)
         sizes = (rows.X.shape[1], *config.widths, CLASSES)
         generator = Generator(self.device).manual_seed(0)
         steps: dict[str, Callable[[], None]] = {"ours": _many(ours, rows)}
@@ -124,27 +160,27 @@ class Figures:
                 weights = first.to(rows.X.device, config.dtype)
                 mlp = WeightStep(weights, config, OBJECTIVE, 0.0, generator)
                 steps[name] = _many(mlp, rows)
-        found = medians(steps, repeats=self.repeats, device=self.device)
-        each = {name: value / STEPS for name, value in found.items()}
+        times = medians(steps, repeats=self.repeats, device=self.device)
+        each = {name: value / STEPS for name, value in times.items()}
         return {"seconds": each, "floor": self._floor(len(rows), "bfloat16")}
 
     def profile(self) -> Mapping[str, Any]:
         """Seconds of one step in each number type by operation, or by kernel on a GPU."""
-        found = {}
+        profiles = {}
         for kind, options in self.kinds.items():
             step, rows, _ = self._step(options, 0)
-            found[kind] = by_part(ready_step(step, rows), self.device)
-        return found
+            profiles[kind] = by_part(ready_step(step, rows), self.device)
+        return profiles
 
-    def _config(self, options: Parameters, epochs: int | None = None) -> Parameters:
+    def _config(self, options: Parameters, epochs: int | None = None) -> TrainConfig:
         chosen = {**PAPER, **options}
         if epochs is not None or self.quick:
             epochs = 4 if epochs is None else epochs
             chosen |= {"max_epochs": epochs, "warmup_epochs": max(1, epochs // 12)}
-        return chosen
+        return TrainConfig(**chosen)
 
     def _rows_of(self, options: Parameters) -> tuple[Rows, Rows]:
-        """Projected rows to train on and to validate on, kept for the next figure."""
+        """Projected rows to train on and to validate on, made once for each number type."""
         kind = options["row_dtype"]
         if kind not in self._rows:
             config = TrainConfig(**{**PAPER, **options})
@@ -155,8 +191,7 @@ class Figures:
         self, options: Parameters, seed: int, epochs: int | None = None
     ) -> tuple[BankStep, Rows, Rows]:
         rows, held_out = self._rows_of(options)
-        config = TrainConfig(**self._config(options, epochs))
-        return first_step(rows, config, seeds=(seed,)), rows, held_out
+        return first_step(rows, self._config(options, epochs), seeds=(seed,)), rows, held_out
 
     def _listing(self, rows: Rows) -> PaperListing:
         config = TrainConfig(**PAPER)
@@ -184,15 +219,12 @@ class Figures:
         return self.machine.floor(operations, n * size * (2 * d + 4 * h), kind)
 
 
-STEPS = 50
-
-
 def _many(step: Step[Any], rows: Rows) -> Callable[[], None]:
     """A run of captured steps, captured here."""
-    take = ready_step(step, rows)
+    one = ready_step(step, rows)
 
     def run() -> None:
         for _ in range(STEPS):
-            take()
+            one()
 
     return run
