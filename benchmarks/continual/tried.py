@@ -146,12 +146,12 @@ VARIANTS: dict[str, tuple[list[Any], Build]] = {
         _built(PartialFit),
     ),
     "the directions of the first stage": (
-        [patch.object(Memory, "turned", lambda kept, *_: kept)],
+        [patch.object(Memory, "turned", lambda memory, *_: memory)],
         _built(PartialFit),
     ),
     "twice as many features of the first stage": ([], _built(PartialFit, n_components=300)),
     "the network sees tails": (
-        [patch.object(learning, "opened", lambda kept, new: kept.turned(new.Z, new.weight))],
+        [patch.object(learning, "opened", lambda memory, new: memory.turned(new.Z, new.weight))],
         _built(PartialFit),
     ),
     "old prototypes are frozen": ([], _built(Frozen)),

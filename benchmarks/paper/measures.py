@@ -160,20 +160,20 @@ def _of_history(history: History) -> dict[str, Any]:
 def layer_misses(bank: Bank, config: TrainConfig) -> dict[str, list[float]]:
     """How far prototypes miss the targets of every layer, as shares of the size of the targets.
 
-    ``own`` is what the layer's ridge leaves, given exact targets before it; ``all`` is what has
+    ``own`` is what the layer's ridge leaves, with exact targets before it; ``all`` is what has
     gathered on the way from the prototype inputs.
     """
     architecture = architecture_of(config)
     exact = bank.to("cpu", torch.float64)
     weights = solve_weights(exact, architecture).weights
     activate = ACTIVATIONS[config.activation]
-    gathered = given = exact.inputs
+    gathered = targets = exact.inputs
     misses: dict[str, list[float]] = {"own": [], "all": []}
     for W, H in zip(weights, exact.hidden, strict=False):
-        for name, before in (("own", given), ("all", gathered)):
+        for name, before in (("own", targets), ("all", gathered)):
             miss = (with_bias(before) @ W - H).norm() / H.norm()
             misses[name].append(float(f"{float(miss):.4g}"))
-        gathered, given = activate(with_bias(gathered) @ W), activate(H)
+        gathered, targets = activate(with_bias(gathered) @ W), activate(H)
     return misses
 
 

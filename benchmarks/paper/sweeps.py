@@ -164,8 +164,8 @@ def _parts(recipe: Parameters) -> dict[str, Parameters]:
     changes: dict[str, Parameters] = {"all trained": {}}
     for fixed in PARTS:
         ratios = zip(PARTS, recipe["lr_ratios"], strict=True)
-        kept = tuple(0.0 if name == fixed else ratio for name, ratio in ratios)
-        changes[f"{fixed} fixed"] = {"lr_ratios": kept}
+        changed = tuple(0.0 if name == fixed else ratio for name, ratio in ratios)
+        changes[f"{fixed} fixed"] = {"lr_ratios": changed}
     return changes
 
 

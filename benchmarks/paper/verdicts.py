@@ -63,7 +63,7 @@ def verdicts(newest: Mapping[str, Content]) -> list[Verdict]:
     distinct = list(dict.fromkeys(RULES.values()))
     findings = [_stated(sources, find) for find in distinct]
     corrected = holm([finding.compared for finding in findings])
-    told: list[Verdict] = []
+    every: list[Verdict] = []
     first: dict[Find, str] = {}
     for claim in read_claims():
         find = RULES[claim.key]
@@ -71,12 +71,12 @@ def verdicts(newest: Mapping[str, Content]) -> list[Verdict]:
         judgement = findings[number].decide(corrected[number])
         evidence = first.get(find) or _evidence(corrected[number], findings[number].note)
         first.setdefault(find, f"as for *{claim.quote}*")
-        told.append(Verdict(claim, judgement, evidence))
-    return told
+        every.append(Verdict(claim, judgement, evidence))
+    return every
 
 
 def _evidence(compared: Named, note: str) -> str:
-    parts = [f"{name} {found}" if name else str(found) for name, found in compared.items()]
+    parts = [f"{name} {each}" if name else str(each) for name, each in compared.items()]
     return "; ".join([*parts, *([note] if note else [])])
 
 

@@ -167,12 +167,12 @@ def _javascript(model: Any, X: NDArray[Any], place: Path) -> NDArray[Any]:
         'import * as net from "./net.mjs";\n'
         'import { readFileSync, writeFileSync } from "node:fs";\n'
         f'const rows = JSON.parse(readFileSync("{place}/rows.json"));\n'
-        "const found = net.predictProba ? net.predictProba(rows) : net.predict(rows);\n"
-        f'writeFileSync("{place}/found.json", JSON.stringify(found));\n'
+        "const outputs = net.predictProba ? net.predictProba(rows) : net.predict(rows);\n"
+        f'writeFileSync("{place}/outputs.json", JSON.stringify(outputs));\n'
     )
     subprocess.run([tool("node"), str(place / "use.mjs")], check=True)
-    found = np.array(json.loads((place / "found.json").read_text()))
-    return found.reshape(len(X), -1)
+    outputs = np.array(json.loads((place / "outputs.json").read_text()))
+    return outputs.reshape(len(X), -1)
 
 
 def _memory(source: Path) -> dict[str, int]:
