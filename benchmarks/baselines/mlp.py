@@ -8,20 +8,19 @@ from itertools import pairwise
 from numbers import Real
 from typing import Any, Self
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
 from protopinv.errors import ConfigError
 from protopinv.estimators.checks import hold_out, memory_named, require_number, resolve_device
-from protopinv.estimators.classes import ProbabilisticClassifier
+from protopinv.estimators.classes import ProbabilisticClassifier, known_classes
 from protopinv.estimators.door import with_image_shape
 from protopinv.estimators.fitting import with_fast_rows
 from protopinv.estimators.parameters import TrainingParameters, as_estimator
 from protopinv.features import FeatureMap
 from protopinv.network import Network
-from protopinv.objective import Classes, Objective
+from protopinv.objective import Objective
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import Observer, train
 from protopinv.train.optimizer import Block
@@ -53,11 +52,6 @@ class MLPBaselineClassifier(ProbabilisticClassifier, TrainingParameters):
         ``observer`` is shown every epoch's report; if it returns True, training ends there.
         """
         config, X = with_image_shape(self.config(), X)
-        if config.early_stopping == "cross":
-            raise ConfigError(
-                "early_stopping must be True or False here. Got 'cross'. Change it to True."
-            )
-        require_number(self, "weight_decay", Real, lambda v: v >= 0, "a number, 0 or more")
         device = resolve_device(self.device)
         checked, seed = self._checked(X, y, None), self._seed()
         objective = self._objective_of(checked)
@@ -74,31 +68,29 @@ class MLPBaselineClassifier(ProbabilisticClassifier, TrainingParameters):
             weights = first_weights(sizes, Generator().manual_seed(seed)).to(device, config.dtype)
             generator = noise_generator(seed, device)
             step = WeightStep(weights, config, objective, self.weight_decay, generator)
-            (history,) = train(
-                step,
-                prepared.rows,
-                clock=time.perf_counter,
-                validation=prepared.validation,
-                observer=watched,
-            )
+            rows, validation = prepared.rows, prepared.validation
+            clock = time.perf_counter
+            (history,) = train(step, rows, clock=clock, validation=validation, observer=watched)
         for warning in history.warnings():
             warnings.warn(warning, stacklevel=2)
         self._learn(checked.learned)
-        self.objective_ = objective
-        labels = objective.labels if isinstance(objective, Classes) else None
-        self.classes_ = np.arange(objective.n_outputs) if labels is None else labels
-        self.config_ = config
+        self.objective_, self.classes_ = objective, known_classes(objective)
+        self.config_, self.history_, self.n_iter_ = config, history, history.n_epochs
         self.front_ = None if prepared.front is None else prepared.front.to("cpu")
         self.features_ = prepared.features.to("cpu")
         self.network_ = fold(weights, self.features_, config.activation)
-        self.history_ = history
-        self.n_iter_ = history.n_epochs
         self.n_trained_ = sum(W.numel() for W in weights.layers)
         return self
 
     def config(self) -> TrainConfig:
         """The hyperparameters, checked; raises ConfigError for a value outside its range."""
-        return check(self._parameters())
+        require_number(self, "weight_decay", Real, lambda v: v >= 0, "a number, 0 or more")
+        config = check(self._parameters())
+        if config.early_stopping == "cross":
+            raise ConfigError(
+                "early_stopping must be True or False here. Got 'cross'. Change it to True."
+            )
+        return config
 
     def _parameters(self) -> dict[str, Any]:
         return {name: OWN.get(name, v) if is_auto(v) else v for name, v in self._given().items()}
