@@ -43,7 +43,7 @@ pages: $(READY)
 
 # Measurements take OPTIONS, for example: make paper OPTIONS=--quick
 bench: $(READY)
-	$(BIN)/protopinv bench speed $(OPTIONS)
+	$(BIN)/python -m benchmarks speed $(OPTIONS)
 
 paper ablations accuracy more contest small: $(READY)
 	$(BIN)/python -m benchmarks $@ $(OPTIONS)

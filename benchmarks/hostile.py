@@ -1,7 +1,7 @@
-"""Tables as nobody should write them, through every command: each works, or says in a line why not.
+"""Messy tables through every command: each works, or is refused in one line.
 
-Columns, targets, names and the way a file is written are drawn at random; the rows that a model is
-used on are drawn anew, with values that it has never seen.
+Columns, targets, names and the format of a file are drawn at random; the rows that a model is used
+on are drawn anew, with values that it has never seen.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from protopinv.bench.markdown import markdown
-from protopinv.bench.plans import record_name
-from protopinv.bench.record import Cell, Record, Say
+from benchmarks.record import Cell, Content, Record, Records, Say
+from benchmarks.text import markdown
 from protopinv.cli.app import app, run
 from protopinv.cli.output import ExitCode
 
@@ -103,7 +102,7 @@ KINDS: tuple[Callable[[int, Generator], Column], ...] = (
 
 @dataclass(frozen=True)
 class Drawn:
-    """A table that was drawn: its names, the kinds of its columns, and how files are written."""
+    """A table drawn at random: its names, the kinds of its columns, and the format of files."""
 
     names: list[str]
     kinds: list[int]
@@ -165,7 +164,7 @@ def _write_parquet(path: Path, names: list[str], columns: list[Column]) -> None:
 
 
 def commands(table: Drawn, folder: Path, rng: Generator) -> list[list[str]]:
-    """What is done with a table, in order; later ones need the model of the first."""
+    """The commands for a table, in order; later ones need the model of the first."""
     sizes = [1, 3, 20, 60, 150]
     rows = table.written(folder, "rows", int(rng.choice(sizes, p=[0.05, 0.05, 0.2, 0.4, 0.3])), rng)
     other = table.written(folder, "other", int(rng.choice(sizes)), rng)
@@ -202,14 +201,14 @@ def outcome(arguments: list[str]) -> tuple[int, str]:
     return ExitCode.OK, errors.getvalue()
 
 
-def fault(code: int, said: str) -> str | None:
-    """What is wrong with the end of a command: a traceback, or an error that is not one line."""
+def fault(code: int, errors: str) -> str | None:
+    """The fault of a command, if any: a traceback, or an error that is not one line."""
     if code == ExitCode.OK:
         return None
-    lines = [line for line in said.splitlines() if line.startswith("error: ")]
-    if code == ExitCode.DEFECT or "Traceback" in said:
-        return " | ".join(said.strip().splitlines()[-5:])[-900:]
-    return None if len(lines) == 1 else f"exit {code} without one line: {said[-500:]}"
+    lines = [line for line in errors.splitlines() if line.startswith("error: ")]
+    if code == ExitCode.DEFECT or "Traceback" in errors:
+        return " | ".join(errors.strip().splitlines()[-5:])[-900:]
+    return None if len(lines) == 1 else f"exit {code} without one line: {errors[-500:]}"
 
 
 def one_table(seed: int, folder: Path) -> tuple[Counter[str], list[str]]:
@@ -217,10 +216,9 @@ def one_table(seed: int, folder: Path) -> tuple[Counter[str], list[str]]:
     rng = np.random.default_rng(seed)
     table, ends, faults = Drawn.by(rng), Counter[str](), []
     for arguments in commands(table, folder, rng):
-        code, said = outcome(arguments)
+        code, errors = outcome(arguments)
         ends[f"{arguments[0]}: {'done' if code == 0 else 'refused'}"] += 1
-        wrong = fault(code, said)
-        if wrong is not None:
+        if (wrong := fault(code, errors)) is not None:
             faults.append(f"table {seed}, {json.dumps(arguments)}: {wrong}")
         if arguments[0] == "train" and code != 0:
             break
@@ -236,13 +234,10 @@ class HostilePlan:
     quick: bool = False
 
 
-def measure_hostile(
-    plan: HostilePlan, *, folder: Path, fresh: bool = False, say: Say = lambda _: None
-) -> Record:
-    """All tables in this process."""
-    name = record_name("hostile", "cpu", quick=plan.quick)
-    record = Record(folder, name, asdict(plan), "cpu", fresh=fresh, say=say)
-    record.cell("tables", lambda: _all(plan, say))
+def measure_hostile(plan: HostilePlan, records: Records) -> Record:
+    """Run all tables through all commands in this process."""
+    record = records.open("hostile", plan=asdict(plan))
+    record.cell("tables", lambda: _all(plan, records.say))
     record.finish()
     return record
 
@@ -262,7 +257,7 @@ def _all(plan: HostilePlan, say: Say) -> Cell:
     return {"ends": dict(sorted(ends.items())), "faults": faults, "seconds": seconds}
 
 
-def hostile_table(record: Mapping[str, Any]) -> list[str]:
+def hostile_table(record: Content) -> list[str]:
     """How commands ended."""
     cell = record["cells"]["tables"]
     rows = [[name, str(count)] for name, count in cell["ends"].items()]

@@ -16,16 +16,16 @@ def side_by_side(
     tell: Callable[[Job, Done], None],
     work: Sequence[Job],
 ) -> Iterator[tuple[int, Done]]:
-    """The place of every job with what came of it, as it is finished and told of.
+    """The place of every job with its result, as it is finished and reported.
 
-    With one job at a time they are done here, one by one.
+    With one job at a time they run in this process, one by one.
     """
-    done: Iterable[tuple[int, Done]]
+    results: Iterable[tuple[int, Done]]
     if jobs == 1:
-        done = ((place, function(job)) for place, job in enumerate(work))
+        results = ((place, function(job)) for place, job in enumerate(work))
     else:
-        done = _beside(function, jobs, work)
-    for place, result in done:
+        results = _beside(function, jobs, work)
+    for place, result in results:
         tell(work[place], result)
         yield place, result
 

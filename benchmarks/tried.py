@@ -1,37 +1,33 @@
 """Ideas around the recipe, one at a time: what each does to the accuracy on held-out rows.
 
-    python -m benchmarks.tried [--device cuda] [--seeds 3] [--records DIR] [--quick]
-
-The library holds what won. Ideas that lost live here only: other starts of the bank, other
+The library has the ideas that won. Those that lost are here only: other starts of the bank, other
 optimisers, restarts. The seeds of an idea are trained as one population, which shares its noise and
 the order of its batches; a method that must look for its own step length trains them apart.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
+from benchmarks.paper.comparison import paired
+from benchmarks.recipes import SHAPE, Parameters
+from benchmarks.record import Content, Record, Records
+from benchmarks.tasks import DATASETS, NAMES, load_task
+from benchmarks.text import markdown, percent
+from benchmarks.training import first_step, projected_rows
 from protopinv.bank import Bank
-from protopinv.bench.plans import record_name
-from protopinv.bench.record import Record
-from protopinv.bench.shape import SHAPE, Parameters
-from protopinv.bench.steps import first_step, projected_rows
-from protopinv.bench.tasks import DATASETS, load_task
 from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.data_pass import data_pass
 from protopinv.train.loop import train
 from protopinv.train.rows import Rows
 
-RECORDS = Path(__file__).parent / "records"
 # The winners of the recorded search for the paper's table with input noise.
 BASE: dict[str, Parameters] = {
     "mnist": {
@@ -185,32 +181,24 @@ IDEAS: dict[str, Idea] = {
 }
 
 
-def main() -> None:
-    """Measure every idea on every data set, and keep it in a record."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--records", type=Path, default=RECORDS)
-    parser.add_argument("--quick", action="store_true", help="a few rows and epochs")
-    options = parser.parse_args()
+def measure_ideas(records: Records, *, device: str, seeds: int = 3, quick: bool = False) -> Record:
+    """Every idea on every data set."""
     plan = {
         "task": "One idea at a time around the recipe with input noise; 6,000 held-out rows",
-        "seeds": options.seeds,
+        "seeds": seeds,
         "base": BASE,
-        "quick": options.quick,
+        "quick": quick,
     }
-    name = record_name("tried", options.device, quick=options.quick)
-    record = Record(options.records, name, plan, options.device)
+    record = records.open("tried", plan=plan, device=device)
     for label, idea in IDEAS.items():
         means = []
         for dataset in DATASETS:
-            jobs = {f"{label}/{dataset}/seed{seed}": seed for seed in range(options.seeds)}
-            work = partial(measure, idea, dataset, options.device, options.quick)
-            cells = record.cells_of(jobs, work)
+            jobs = {f"{label}/{dataset}/seed{seed}": seed for seed in range(seeds)}
+            cells = record.cells_of(jobs, partial(measure, idea, dataset, device, quick))
             means.append(100 * statistics.mean(cell["held_out"] for cell in cells))
-        print(f"{label:44}", *(f"{mean:6.2f}" for mean in means), flush=True)
+        record.say(f"{label:44}" + "".join(f" {mean:6.2f}" for mean in means))
     record.finish()
-    print("wrote", record.path)
+    return record
 
 
 def measure(
@@ -234,5 +222,28 @@ def measure(
         done += len(together)
 
 
-if __name__ == "__main__":
-    main()
+def ideas_table(record: Content) -> list[str]:
+    """A line an idea: held-out accuracy on every data set, and the gain over the recipe."""
+    recipe, *_ = IDEAS
+    header = ["idea"]
+    for dataset in DATASETS:
+        header += [f"{NAMES[dataset]} %", "against the recipe"]
+    rows = []
+    for idea in dict.fromkeys(key.split("/")[0] for key in record["cells"]):
+        row = [idea]
+        for dataset in DATASETS:
+            row.append(str(percent(_held_out(record, idea, dataset))))
+            row.append("" if idea == recipe else gain(record, idea, recipe, dataset))
+        rows.append(row)
+    return markdown(header, rows)
+
+
+def gain(record: Content, one: str, other: str, dataset: str) -> str:
+    """The points by which one idea is ahead of another, seed by seed."""
+    pairs = [[100 * v for v in _held_out(record, idea, dataset)] for idea in (one, other)]
+    return paired(*pairs, overlap=0.0).brief
+
+
+def _held_out(record: Content, idea: str, dataset: str) -> list[float]:
+    prefix = f"{idea}/{dataset}/"
+    return [c["held_out"] for key, c in record["cells"].items() if key.startswith(prefix)]

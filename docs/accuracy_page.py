@@ -10,11 +10,9 @@ from results_summary import standing
 
 from benchmarks.images.accuracy import accuracy_table, corrected_meetings
 from benchmarks.images.contenders import ROWS
-from benchmarks.paper.comparison import paired
-from benchmarks.paper.names import NAMES
-from protopinv.bench.markdown import markdown
-from protopinv.bench.scores import percent
-from protopinv.bench.tasks import DATASETS, HELD_OUT
+from benchmarks.tasks import DATASETS, HELD_OUT, NAMES
+from benchmarks.text import markdown
+from benchmarks.tried import gain, ideas_table
 from protopinv.train.config import FIELDS, TrainConfig, offered_default
 from protopinv.train.look import LOOK
 from protopinv.train.settle import (
@@ -179,44 +177,22 @@ def _winners(records: Sequence[Record]) -> list[str]:
     return markdown(["row", "data", "who", "parameters"], rows, aligned=False)
 
 
-RECIPE_IDEA = "the recipe: full batch, input noise"
 MUON, ADAM = "Muon, batches of 2,000, rate x 1", "batches of 2,000, 100 epochs"
 
 
 def tried_section(record: Record) -> list[str]:
     """What each idea gave."""
-    ideas = dict.fromkeys(key.split("/")[0] for key in record["cells"])
-    rows = []
-    for idea in ideas:
-        row = [idea]
-        for dataset in DATASETS:
-            row.append(str(percent(_held_out(record, idea, dataset))))
-            row.append("" if idea == RECIPE_IDEA else _gain(record, idea, RECIPE_IDEA, dataset))
-        rows.append(row)
-    header = ["idea"]
-    for dataset in DATASETS:
-        header += [f"{NAMES[dataset]} %", "against the recipe"]
-    gains = " and ".join(f"{_gain(record, MUON, ADAM, d)} on {NAMES[d]}" for d in DATASETS)
+    gains = " and ".join(f"{gain(record, MUON, ADAM, d)} on {NAMES[d]}" for d in DATASETS)
     muon = f'Muon against Adam, both on batches of 2,000: {gains}. It became `optimizer="muon"`.'
     return [
         "",
         "## What was tried on images, and what it gave",
         "",
         *TRIED.format(seeds=record["plan"]["seeds"], muon=muon).splitlines(),
-        *markdown(header, rows),
+        *ideas_table(record),
         "",
         f"<sub>{recipe(record)}</sub>",
     ]
-
-
-def _gain(record: Record, one: str, other: str, dataset: str) -> str:
-    pairs = [[100 * v for v in _held_out(record, idea, dataset)] for idea in (one, other)]
-    return paired(*pairs, overlap=0.0).brief
-
-
-def _held_out(record: Record, idea: str, dataset: str) -> list[float]:
-    prefix = f"{idea}/{dataset}/"
-    return [c["held_out"] for key, c in record["cells"].items() if key.startswith(prefix)]
 
 
 def rules_section(record: Record | None) -> list[str]:

@@ -8,7 +8,6 @@ from typing import Any
 from results_page import recipe
 
 from benchmarks.images.accuracy import meetings
-from benchmarks.paper.names import NAMES as DATA
 from benchmarks.tables.contestants import OURS, REFERENCE
 from benchmarks.tables.standings import (
     LEVEL,
@@ -20,7 +19,8 @@ from benchmarks.tables.standings import (
     standings,
 )
 from benchmarks.tables.suite import Half
-from protopinv.bench.markdown import markdown
+from benchmarks.tasks import NAMES as DATA
+from benchmarks.text import markdown
 from protopinv.optional import require
 from protopinv.report.figures import STYLE, save_figure
 

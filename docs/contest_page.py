@@ -10,14 +10,7 @@ from results_page import recipe
 from benchmarks.rules import DEFAULTS
 from benchmarks.tables.contest import LEAST_OF_A_LABEL
 from benchmarks.tables.contestants import OURS
-from benchmarks.tables.standings import (
-    LEVEL,
-    LOWEST_R2,
-    Result,
-    contest_of,
-    field_of,
-    results,
-)
+from benchmarks.tables.standings import LEVEL, LOWEST_R2, Result, contest_of, field_of, results
 from benchmarks.tables.suite import HALVES, Half, Task
 from benchmarks.tables.text import (
     absence_lines,
@@ -216,7 +209,7 @@ def _peers(record: Record) -> str:
 def rules_worth(record: Record | None) -> list[str]:
     """What each rule is worth, against the defaults."""
     if record is None:
-        return [NO_RULES_YET, "`python -m benchmarks.rules --wheels FOLDER` makes it."]
+        return [NO_RULES_YET, "`python -m benchmarks rules --wheels FOLDER` makes it."]
     found = results(record)
     lines = WORTH.splitlines()
     for task in tasks_of(found):

@@ -12,7 +12,7 @@ from benchmarks.continual.river_text import river_table
 from benchmarks.continual.study import RIVER
 from benchmarks.continual.text import TABLES, WHO, cells, names
 from benchmarks.continual.worlds import CHANGES, DEGREES
-from protopinv.bench.tasks import DATASETS
+from benchmarks.tasks import DATASETS
 from protopinv.report import Panel, Series, plot, save_figure
 
 Record = Mapping[str, Any]

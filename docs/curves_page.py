@@ -12,8 +12,7 @@ from benchmarks.tables.curves import curve_tables, curves_of, largest_step_down
 from benchmarks.tables.shipped import shipped_table
 from benchmarks.tables.standings import contest_of
 from benchmarks.tables.suite import HALVES
-from protopinv.bench.markdown import markdown
-from protopinv.bench.speed_tables import readable
+from benchmarks.text import markdown, readable
 from protopinv.report import Panel, Series, plot, save_figure
 
 Record = Mapping[str, Any]

@@ -22,7 +22,7 @@ from speed_page import speed_page
 from tables_page import tables_page
 from typer.main import get_command
 
-from protopinv.bench.record import newest_records
+from benchmarks.record import newest_records
 from protopinv.cli.app import app
 
 HERE = Path(__file__).parent

@@ -11,11 +11,7 @@ import griffe
 from protopinv.estimators.parameters import type_name
 from protopinv.train.config import TrainConfig
 
-MADE = {
-    "protopinv.baselines.mlp",
-    "protopinv.estimators.classifier",
-    "protopinv.estimators.regressor",
-}
+MADE = {"protopinv.estimators.classifier", "protopinv.estimators.regressor"}
 CHOICES = re.compile(r"\{(['\"].+?)\}(?=, default)")
 
 

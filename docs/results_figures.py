@@ -12,8 +12,8 @@ from benchmarks.paper.evidence import (
     gap_correlation,
     gap_points,
 )
-from benchmarks.paper.names import NAMES
 from benchmarks.paper.sweeps import SWEEPS
+from benchmarks.tasks import NAMES
 from protopinv.report import Panel, Series, plot, save_figure
 
 CLASSES = {

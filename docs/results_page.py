@@ -8,12 +8,12 @@ from typing import Any
 import results_figures as figures
 from results_summary import beyond_section, summary_section
 
-from benchmarks.paper.evidence import MEASURES, Ablations, gap_correlation
+from benchmarks.paper.evidence import MEASURES, Ablations, gap_correlation, sweep_tables
 from benchmarks.paper.methods import CLOSED_FORM_SHARE, MEMBERS_SHARE
-from benchmarks.paper.names import NAMES
-from benchmarks.paper.text import paper_table, sweep_tables
+from benchmarks.paper.table1 import paper_table
 from benchmarks.paper.verdicts import Verdict, n_comparisons, verdicts
-from protopinv.bench.markdown import markdown
+from benchmarks.tasks import NAMES
+from benchmarks.text import markdown
 
 Record = Mapping[str, Any]
 TABLE_PROSE = """\

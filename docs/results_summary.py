@@ -8,11 +8,11 @@ from benchmarks.images.accuracy import Meeting, corrected_meetings
 from benchmarks.images.contenders import ROWS
 from benchmarks.images.more import more_found, more_table
 from benchmarks.paper.comparison import unpaired
-from benchmarks.paper.names import NAMES
 from benchmarks.paper.table1 import TableRow, table_rows
 from benchmarks.paper.table_findings import tests
 from benchmarks.paper.verdicts import Verdict
-from protopinv.bench.markdown import markdown
+from benchmarks.tasks import NAMES
+from benchmarks.text import markdown
 
 Record = Mapping[str, Any]
 SHOWN = ("introduction-hidden", "limits-depth", "abstract-theory")

@@ -5,8 +5,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.continual.decays import RECENT
+from benchmarks.continual.drift import ABRUPT, BATCH_ROWS, BATCHES, GRADUAL, LATER
 from benchmarks.continual.river_text import (
+    RECENT,
     WHO,
     ahead_of,
     decays_table,
@@ -14,7 +15,6 @@ from benchmarks.continual.river_text import (
     kinds_of,
     of_seeds,
 )
-from benchmarks.continual.streams import ABRUPT, BATCH_ROWS, BATCHES, GRADUAL, LATER
 from protopinv.report import Panel, Series
 
 Record = Mapping[str, Any]

@@ -8,7 +8,7 @@ from results_page import recipe
 from benchmarks.scale.gpu import fetching_table
 from benchmarks.scale.kills import kills_table
 from benchmarks.scale.model import LINK_BYTES, LINK_SECONDS, fitted_cpu, fitted_gpu, predictions
-from benchmarks.scale.study import exponent, scale_tables
+from benchmarks.scale.study import power_of_rows, scale_tables
 
 Record = Mapping[str, Any]
 
@@ -165,7 +165,7 @@ def scale_page(newest: Mapping[str, Record]) -> str:
     if cpu is not None:
         tables = scale_tables(cpu)
         exponents = " and ".join(
-            f"{exponent(cpu, network):.3f}" for network in ("1 x 128", "2 x 128")
+            f"{power_of_rows(cpu, network):.3f}" for network in ("1 x 128", "2 x 128")
         )
         lines += ["", "100 features, all rows a step, two cores:", "", *tables["growth"], ""]
         lines += [f"Time grows with rows to the power of {exponents}.", ""]

@@ -5,16 +5,16 @@ from typing import Any
 
 from results_page import recipe
 
+from benchmarks.speed.study import speed_panels, speed_tables
 from benchmarks.tables.small import MOST_ROWS, small_tables
-from protopinv.bench.speed_tables import speed_panels, speed_tables
 from protopinv.report.figures import plot, save_figure
 
 Record = Mapping[str, Any]
 
 PROSE = """\
 Every figure comes from a dated record in [benchmarks/records](../benchmarks/records);
-`protopinv bench speed` makes one. Times are medians. Epochs, steps and predictions are measured in
-turns with the peer in the same process, because machines are noisy: look at ratios first. A fit
+`python -m benchmarks speed` makes one. Times are medians. Epochs, steps and predictions are timed
+in turns with the peer in the same process, because machines are noisy: look at ratios first. A fit
 from host arrays is timed by itself, ours once a seed and the peer once. The floor is what the
 products with rows would take at the machine's own measured rate, or moving the rows at its
 bandwidth if that takes longer; solves, losses and updates are not in it.

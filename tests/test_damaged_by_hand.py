@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.fuzz_kinds import kinds
+from benchmarks.damage import kinds
 from protopinv import load
 from protopinv.errors import ExportError, ModelFileError
 from protopinv.model_file.summary import summary

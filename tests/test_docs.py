@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.record import newest_records
 from benchmarks.tables.standings import contest_of, field_of, results, standings
 from benchmarks.tables.suite import Task
-from protopinv.bench.record import newest_records
 
 README = Path(__file__).parents[1] / "README.md"
 RECORDS = README.parent / "benchmarks" / "records"

@@ -11,12 +11,12 @@ import torch
 from torch import Generator, Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.baselines.random_hidden import RandomHiddenClassifier
+from benchmarks.record import newest_records
+from benchmarks.speed.steps import pinv_ridge
 from protopinv import ProtoPINVClassifier
 from protopinv.bank import Bank, start_bank
-from protopinv.baselines import ELMClassifier, RandomFeatureRidgeClassifier
-from protopinv.bench.listing import pinv_ridge
-from protopinv.bench.record import newest_records
-from protopinv.diagnose.conditioning import diagnose_layer
+from protopinv.diagnose import diagnose_layer
 from protopinv.features import FeatureMap
 from protopinv.network import Architecture, propagate, solve_weights, with_bias
 from protopinv.objective import Classes
@@ -297,7 +297,7 @@ def test_trained_and_shipped_numbers_are_counted_apart() -> None:
 def test_102k_is_10200_units_or_128() -> None:
     random = np.random.RandomState(0)
     X, y = random.standard_normal((100, 784)), np.arange(100) % 10
-    assert ELMClassifier(128).fit(X, y).n_shipped_ == 128 * 785 + 129 * 10 == 101_770
+    assert RandomHiddenClassifier(128).fit(X, y).n_shipped_ == 128 * 785 + 129 * 10 == 101_770
     cells = newest_records(RECORDS)["paper-cuda"]["cells"]
     many = cells["test/elm-10200/mnist/seed0"]
     assert many["trained"] == (10_200 + 1) * 10 == 102_010
@@ -316,7 +316,7 @@ def test_an_mlp_on_a_gpu_needs_seconds() -> None:
 
 def test_random_linear_features_are_a_linear_model(blobs) -> None:
     X, y = blobs
-    model = RandomFeatureRidgeClassifier(300, kind="linear", random_state=0).fit(X, y)
+    model = RandomHiddenClassifier(300, activation="identity", random_state=0).fit(X, y)
     middle = model.decision_function((X[:40] + X[40:80]) / 2)
     ends = model.decision_function(X[:40]) + model.decision_function(X[40:80])
     np.testing.assert_allclose(middle, ends / 2, rtol=1e-8, atol=1e-10)

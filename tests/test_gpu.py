@@ -9,12 +9,9 @@ import pytest
 import torch
 from protopinv.train.source import Source, moved_to
 
+from benchmarks.baselines.mlp import MLPBaselineClassifier
+from benchmarks.baselines.random_hidden import RandomHiddenClassifier
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
-from protopinv.baselines import (
-    ELMClassifier,
-    MLPBaselineClassifier,
-    RandomFeatureRidgeClassifier,
-)
 from protopinv.data import load_data
 from protopinv.kernels import switched_off
 from protopinv.objective import Classes, Labels, Numbers, Objective
@@ -287,8 +284,8 @@ def test_the_baselines_learn_on_a_gpu(blobs, batch_size: int | None) -> None:
         MLPBaselineClassifier(
             hidden_sizes=16, lr=0.03, max_epochs=60, optimizer="muon", device="cuda"
         ),
-        ELMClassifier(50, device="cuda"),
-        RandomFeatureRidgeClassifier(50, device="cuda"),
+        RandomHiddenClassifier(50, device="cuda"),
+        RandomHiddenClassifier(50, activation="cos", device="cuda"),
     ):
         assert model.set_params(random_state=0).fit(X, y).score(X, y) == 1
 

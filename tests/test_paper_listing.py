@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.speed.steps import PaperListing
 from protopinv.bank import population, start_bank
-from protopinv.bench.listing import PaperListing
 from protopinv.objective import Classes
 from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig

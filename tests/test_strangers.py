@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.fuzz import FuzzPlan, damaged_file, tried
-from benchmarks.fuzz_kinds import GOLDEN, kinds
+from benchmarks.damage import GOLDEN, kinds
+from benchmarks.fuzz import FuzzPlan, damaged_file, loads
 from protopinv import load
 from protopinv.errors import DriftWarning, ModelFileError
 from protopinv.model_file.reading import MOST_HEADER_BYTES
@@ -246,9 +246,9 @@ def test_damaged_files_are_refused_or_of_use(tmp_path: Path) -> None:
     """A short run; python -m benchmarks fuzz is the long one."""
     contents, plan = list(kinds().values()), FuzzPlan(seed=1)
     for content in contents:
-        assert tried(content, tmp_path / "m.safetensors")
+        assert loads(content, tmp_path / "m.safetensors")
     loaded = 0
     for number in range(400):
         content, through_all = damaged_file(contents, plan, number)
-        loaded += tried(content, tmp_path / "m.safetensors", through_all=through_all)
+        loaded += loads(content, tmp_path / "m.safetensors", through_all=through_all)
     assert 0 < loaded < 400

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.against import work
-from benchmarks.choices import require_some
-from protopinv.bench.markdown import markdown
-from protopinv.bench.record import Cell, Record, Say
+from benchmarks.plans import require_some
+from benchmarks.record import Cell, Content, Record, Records
+from benchmarks.text import markdown
 from protopinv.errors import ConfigError
 
 TASKS = tuple(work.TASKS)
@@ -35,21 +35,15 @@ class AgainstPlan:
 
 
 def measure_against(
-    before: Path,
-    *,
-    tasks: tuple[str, ...] = TASKS,
-    repeats: int = 7,
-    folder: Path,
-    fresh: bool = False,
-    say: Say = lambda _: None,
+    before: Path, records: Records, *, tasks: tuple[str, ...] = TASKS, repeats: int = 7
 ) -> Record:
     """Every task in turns with the source tree ``before`` and with this one."""
     plan = AgainstPlan(_commit(before), tasks, repeats)
-    record = Record(folder, "against-cpu", asdict(plan), "cpu", fresh=fresh, say=say)
+    record = records.open("against", plan=asdict(plan))
     for task in tasks:
         cell = record.cell(task, partial(_compared, task, before, repeats))
         for name, *_, ratio in _rows(task, cell):
-            say(f"{name}: {ratio}")
+            record.say(f"{name}: {ratio}")
     record.finish()
     return record
 
@@ -92,7 +86,7 @@ def _rows(task: str, cell: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def against_table(record: Mapping[str, Any]) -> list[str]:
+def against_table(record: Content) -> list[str]:
     """A line for every part of every task."""
     rows = [row for task, cell in record["cells"].items() for row in _rows(task, cell)]
     return markdown(["", "before", "now", "ratio, with quartiles"], rows)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from benchmarks.continual.learners import SHAPE, Joint, Learner, PartialFit
+from benchmarks.continual.learners import Joint, Learner, PartialFit
 from benchmarks.continual.worlds import Sequel, by_classes, by_labels
 from benchmarks.tables.suite import suite
-from protopinv.bench.tasks import DATASETS, Rows
+from benchmarks.tasks import DATASETS, Rows, as_images
 from protopinv.errors import ConfigError
 from protopinv.estimators import ProtoPINVClassifier
 
@@ -56,11 +56,7 @@ def learner(who: str, build: Callable[[], ProtoPINVClassifier], stages: int) -> 
 
 def _of_images(name: str, kind: str, quick: bool, seed: int) -> Sequel:
     sequel = by_classes(name, seed, held_out=False, quick=quick)
-    return sequel if kind == "columns" else sequel.map(_as_images)
-
-
-def _as_images(rows: Rows) -> Rows:
-    return Rows(rows.X.reshape(-1, *SHAPE), rows.y)
+    return sequel if kind == "columns" else sequel.map(as_images)
 
 
 def _of_table(load: Callable[[], Any], quick: bool, seed: int) -> Sequel:

@@ -1,4 +1,4 @@
-"""Who learns one thing after another: ours, and its rivals behind the same two methods."""
+"""Learners of one thing after another: ours and its rivals, with the same two methods."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -8,10 +8,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
+from benchmarks.tasks import SIDE
 from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.features import Stem, fit_stem
 
-SHAPE = (28, 28)
+SHAPE = (SIDE, SIDE)
 # What ours is in this study: one kind of network, five banks, 150 features of the first rows.
 OURS: dict[str, Any] = {
     "effort": "quick",
@@ -27,14 +28,18 @@ STORED = 700
 UNITS, RIDGE = 500, 1.0
 
 
-class Learner(Protocol):
-    """Learns stage after stage, and predicts."""
+class Follower(Protocol):
+    """Learns batch after batch, and predicts."""
 
     def learn(self, X: NDArray[Any], y: NDArray[Any]) -> None:
-        """The rows of one stage."""
+        """The rows of one batch."""
 
     def predict(self, X: NDArray[Any]) -> NDArray[Any]:
-        """A class for each row."""
+        """A target for each row."""
+
+
+class Learner(Follower, Protocol):
+    """Learns stage after stage, and predicts."""
 
     @property
     def n_stored(self) -> int:
@@ -94,30 +99,56 @@ class Rehearsal:
         return np.asarray(self._model.predict(X))
 
 
-class RecursiveRidge:
-    """The exact ridge regression on fixed random units, from sums that lose nothing."""
+class RidgeOnUnits:
+    """The exact ridge regression on units of the first stage, from sums that lose nothing."""
 
-    def __init__(self, seed: int, device: str, *, stem: bool) -> None:
-        self._generator, self._device = Generator().manual_seed(seed), torch.device(device)
-        self._with_stem = stem
-        self._stem: Stem | None = None
-        self._sums = torch.zeros(UNITS + 1, UNITS + 1, dtype=torch.float64, device=self._device)
+    def __init__(self) -> None:
+        self._sums: Any = 0
         self._targets: dict[int, Tensor] = {}
 
     def learn(self, X: NDArray[Any], y: NDArray[Any]) -> None:
-        """Add to the sums; the first rows fix the features."""
+        """Add to the sums; the first rows fix the units."""
         if not self._targets:
-            self._begin(X)
+            self._begin(X, y)
         for label in np.unique(y).tolist():
             H = self._units(X[y == label])
-            self._sums += H.T @ H
+            self._sums = self._sums + H.T @ H
             self._targets[label] = H.sum(0)
-        eye = torch.eye(len(self._sums), dtype=torch.float64, device=self._device)
         self._labels = sorted(self._targets)
-        wanted = torch.stack([self._targets[label] for label in self._labels], 1)
-        self._weights = torch.linalg.solve(self._sums + RIDGE * eye, wanted)
+        targets = torch.stack([self._targets[label] for label in self._labels], 1)
+        eye = torch.eye(len(self._sums), dtype=torch.float64, device=self._sums.device)
+        self._weights = torch.linalg.solve(self._sums + RIDGE * eye, targets)
 
-    def _begin(self, X: NDArray[Any]) -> None:
+    def _begin(self, X: NDArray[Any], y: NDArray[Any]) -> None:
+        raise NotImplementedError
+
+    def _units(self, X: NDArray[Any]) -> Tensor:
+        """Hidden units of rows, and a column of ones."""
+        raise NotImplementedError
+
+    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        """The class with the largest output."""
+        best = (self._units(X) @ self._weights).argmax(1).cpu().numpy()
+        labels: NDArray[Any] = np.array(self._labels)[best]
+        return labels
+
+    @property
+    def n_stored(self) -> int:
+        """One half of the sums, and one column per class."""
+        n = len(self._sums)
+        return n * (n + 1) // 2 + n * len(self._targets)
+
+
+class RecursiveRidge(RidgeOnUnits):
+    """Ridge regression on random units that stay fixed."""
+
+    def __init__(self, seed: int, device: str, *, stem: bool) -> None:
+        super().__init__()
+        self._generator, self._device = Generator().manual_seed(seed), torch.device(device)
+        self._with_stem = stem
+        self._stem: Stem | None = None
+
+    def _begin(self, X: NDArray[Any], y: NDArray[Any]) -> None:  # noqa: ARG002
         if self._with_stem:
             some = torch.randperm(len(X), generator=self._generator)[:5_000]
             rows = torch.from_numpy(X[some.numpy()]).float()
@@ -147,22 +178,9 @@ class RecursiveRidge:
             pieces.append(torch.cat([H, H.new_ones(len(H), 1)], 1))
         return torch.cat(pieces)
 
-    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
-        """The class with the largest output."""
-        best: NDArray[Any] = np.array(self._labels)[
-            (self._units(X) @ self._weights).argmax(1).cpu().numpy()
-        ]
-        return best
-
-    @property
-    def n_stored(self) -> int:
-        """One half of the sums, and one column a class."""
-        n = UNITS + 1
-        return n * (n + 1) // 2 + n * len(self._targets)
-
 
 class Joint:
-    """A fit of all rows so far: what nobody who must forget can have."""
+    """A fit of all rows so far, which a learner without those rows cannot do."""
 
     n_stored = 0
 

@@ -9,24 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.choices import require_some
 from benchmarks.continual import defaults
 from benchmarks.continual.drift import OURS as STREAM_OURS
-from benchmarks.continual.drift import drift, drift_river
+from benchmarks.continual.drift import Cells, drift, drift_river, river
 from benchmarks.continual.learners import NAMES, OURS, Learner, PartialFit, learner, ours
-from benchmarks.continual.streams import river
 from benchmarks.continual.tried import VARIANTS, variant
-from benchmarks.continual.worlds import (
-    DEGREES,
-    TASKS,
-    Sequel,
-    by_classes,
-    by_turns,
-    class_order,
-)
-from protopinv.bench.plans import record_name, require_counts
-from protopinv.bench.record import Record, Say
-from protopinv.bench.tasks import DATASETS, load_task
+from benchmarks.continual.worlds import DEGREES, TASKS, Sequel, by_classes, by_turns, class_order
+from benchmarks.plans import require_counts, require_some
+from benchmarks.record import Record, Records
+from benchmarks.tasks import DATASETS, load_task
+from benchmarks.timing import seconds
 from protopinv.errors import ConfigError
 from protopinv.estimators import ProtoPINVClassifier
 
@@ -35,7 +27,7 @@ PARTS = ("classes", "defaults", "rows", "domains", "drift", RIVER, "tried")
 KINDS = ("vector", "stem")
 # Rows that are added to a fitted model, by its own; small calls in a row.
 ADDED, CALLS = 0.1, 50
-# What a fit of all rows settles for: the first of many small calls cannot know how many will come.
+# Sizes of a fit of all rows: the first of many small calls cannot know how many rows will come.
 SIZES: dict[str, Any] = {"n_prototypes": 120, "hidden_sizes": (192, 192)}
 # A smoke run has fewer small calls.
 QUICK_CALLS, QUICK_EPOCHS = 3, 2
@@ -59,31 +51,24 @@ class ContinualPlan:
                 f"A part must be one of {', '.join(PARTS)}. Got {self.part!r}. Choose one of these."
             )
         if self.part == RIVER:
-            river("datasets")  # what lacks is said before anything is measured
+            river("datasets")  # a missing package is named before anything is measured
 
     @property
     def options(self) -> dict[str, Any]:
-        """What a smoke run trains with."""
+        """Parameters of a smoke run."""
         return {"max_epochs": QUICK_EPOCHS} if self.quick else {}
 
 
 def measure_continual(
-    plan: ContinualPlan,
-    *,
-    device: str,
-    folder: Path,
-    wheels: Path | None = None,
-    fresh: bool = False,
-    say: Say = lambda _: None,
+    plan: ContinualPlan, records: Records, *, device: str, wheels: Path | None = None
 ) -> Record:
     """All cells of one part; of one data set in a record of its own, which pages join."""
     streams = "drift" in plan.part
     recipe = {"ours": OURS, "orders": [class_order(s) for s in range(plan.seeds)]}
     content = {**asdict(plan), **({"ours": STREAM_OURS} if streams else recipe)}
     alone = plan.datasets if len(plan.datasets) == 1 and not streams else ()
-    name = record_name(f"continual-{plan.part}", *alone, device, quick=plan.quick)
-    record = Record(folder, name, content, device, fresh=fresh, say=say)
-    measure: dict[str, Callable[..., dict[str, Callable[[], dict[str, Any]]]]] = {
+    record = records.open(f"continual-{plan.part}", *alone, plan=content, device=device)
+    measure: dict[str, Callable[[ContinualPlan, str], Cells]] = {
         "classes": _classes,
         "defaults": partial(_defaults, wheels),
         "rows": _rows,
@@ -95,12 +80,12 @@ def measure_continual(
     for key, work in measure[plan.part](plan, device).items():
         cell = record.cell(key, work)
         shown = {k: v for k, v in cell.items() if not isinstance(v, list)}
-        say(f"{key}: {shown}")
+        record.say(f"{key}: {shown}")
     record.finish()
     return record
 
 
-def _classes(plan: ContinualPlan, device: str) -> dict[str, Callable[[], dict[str, Any]]]:
+def _classes(plan: ContinualPlan, device: str) -> Cells:
     """Two classes at a time, from one head, for every contestant."""
     return {
         f"{dataset}/{kind}/{name}/{seed}": partial(
@@ -120,9 +105,7 @@ def _one_by_one(
     return _learned(learner(name, seed, device, stem=kind == "stem", stages=TASKS), sequel, plan)
 
 
-def _defaults(
-    wheels: Path | None, plan: ContinualPlan, device: str
-) -> dict[str, Callable[[], dict[str, Any]]]:
+def _defaults(wheels: Path | None, plan: ContinualPlan, device: str) -> Cells:
     """Two classes at a time, by a model whose user sets nothing."""
 
     def one(make: Callable[[int], Sequel], who: str, seed: int) -> dict[str, Any]:
@@ -138,23 +121,22 @@ def _defaults(
 
 
 def _learned(who: Learner, sequel: Sequel, plan: ContinualPlan) -> dict[str, Any]:
-    """Accuracy on all that was seen, after every stage; numbers stored; seconds."""
+    """Accuracy on test rows of all stages so far, after every stage; numbers stored; seconds."""
     if isinstance(who, PartialFit):
         who.model.set_params(**plan.options)
     accuracies, started = [], time.perf_counter()
     for stage, seen in zip(sequel.stages, sequel.seen, strict=True):
         who.learn(stage.X, stage.y)
         accuracies.append(float((who.predict(seen.X) == seen.y).mean()))
-    seconds = time.perf_counter() - started
     return {
         "accuracy": accuracies[-1],
         "after": accuracies,
         "stored": who.n_stored,
-        "seconds": seconds,
+        "seconds": time.perf_counter() - started,
     }
 
 
-def _rows(plan: ContinualPlan, device: str) -> dict[str, Callable[[], dict[str, Any]]]:
+def _rows(plan: ContinualPlan, device: str) -> Cells:
     """A tenth more rows, and many small calls, against a fit of everything."""
     works: dict[str, Callable[..., dict[str, Any]]] = {
         "a tenth more": partial(_a_tenth_more, partial(ours, stem=False)),
@@ -170,7 +152,7 @@ def _rows(plan: ContinualPlan, device: str) -> dict[str, Callable[[], dict[str, 
 
 
 def _by_default(seed: int, device: str, **options: Any) -> ProtoPINVClassifier:
-    """The model of somebody who sets nothing."""
+    """The model of a user who sets nothing."""
     return ProtoPINVClassifier(**options, device=device, random_state=seed)
 
 
@@ -186,18 +168,17 @@ def _a_tenth_more(
     first = order[: round(len(y) / (1 + ADDED))]
     more = order[len(first) :]
     model = build(seed, device, **plan.options)
-    # whatever is only slow once
-    model.fit(X[first[:1_000]], y[first[:1_000]]).partial_fit(X[first[:1_000]], y[first[:1_000]])
-    _, fitted = _timed(model.fit, X[first], y[first]), model.score(task.test.X, task.test.y)
-    update = _timed(model.partial_fit, X[more], y[more])
+    few = first[:1_000]
+    model.fit(X[few], y[few]).partial_fit(X[few], y[few])  # warms up
+    before = model.fit(X[first], y[first]).score(task.test.X, task.test.y)
+    update = seconds(partial(model.partial_fit, X[more], y[more]), device)
     updated = model.score(task.test.X, task.test.y)
-    whole = build(seed, device, **plan.options)
-    refit = _timed(whole.fit, X, y)
-    again = whole.score(task.test.X, task.test.y)
+    full = build(seed, device, **plan.options)
+    refit = seconds(partial(full.fit, X, y), device)
     return {
-        "before": fitted,
+        "before": before,
         "updated": updated,
-        "refit": again,
+        "refit": full.score(task.test.X, task.test.y),
         "update_seconds": update,
         "refit_seconds": refit,
         "cost": update / refit,
@@ -220,13 +201,7 @@ def _shuffled(n: int, seed: int) -> Any:
     return np.random.default_rng(seed).permutation(n)
 
 
-def _timed(work: Callable[..., Any], *rows: Any) -> float:
-    started = time.perf_counter()
-    work(*rows)
-    return time.perf_counter() - started
-
-
-def _domains(plan: ContinualPlan, device: str) -> dict[str, Callable[[], dict[str, Any]]]:
+def _domains(plan: ContinualPlan, device: str) -> Cells:
     """Images that are turned further and further."""
 
     def one(dataset: str, name: str, seed: int) -> dict[str, Any]:
@@ -241,7 +216,7 @@ def _domains(plan: ContinualPlan, device: str) -> dict[str, Callable[[], dict[st
     }
 
 
-def _tried(plan: ContinualPlan, device: str) -> dict[str, Callable[[], dict[str, Any]]]:
+def _tried(plan: ContinualPlan, device: str) -> Cells:
     """Other ways to remember, two classes at a time, on rows held out for choices."""
 
     def one(dataset: str, name: str, seed: int) -> dict[str, Any]:

@@ -5,10 +5,9 @@ from typing import Any
 
 from benchmarks.continual.river_text import WHO as FOLLOWERS
 from benchmarks.continual.river_text import river_tables
-from protopinv.bench.markdown import markdown
-from protopinv.bench.scores import percent
+from benchmarks.record import Content
+from benchmarks.text import markdown, percent
 
-Record = Mapping[str, Any]
 WHO = {
     "ours": "`partial_fit`",
     "recursive ridge": "recursive ridge, 500 random ReLU units",
@@ -18,7 +17,7 @@ WHO = {
 }
 
 
-def cells(record: Record, *start: str) -> list[Mapping[str, Any]]:
+def cells(record: Content, *start: str) -> list[Mapping[str, Any]]:
     """Those of all seeds under this name."""
     prefix = "/".join(start) + "/"
     return [
@@ -28,17 +27,17 @@ def cells(record: Record, *start: str) -> list[Mapping[str, Any]]:
     ]
 
 
-def names(record: Record, place: int) -> list[str]:
+def names(record: Content, place: int) -> list[str]:
     """All that stand at this place of the names of cells, in order."""
     return list(dict.fromkeys(key.split("/")[place] for key in record["cells"]))
 
 
-def scores(found: Sequence[Mapping[str, Any]], name: str = "accuracy") -> str:
+def scores(some: Sequence[Mapping[str, Any]], name: str = "accuracy") -> str:
     """Mean and deviation over seeds, in percent."""
-    return str(percent([cell[name] for cell in found])) if found else "-"
+    return str(percent([cell[name] for cell in some])) if some else "-"
 
 
-def classes_table(record: Record) -> list[str]:
+def classes_table(record: Content) -> list[str]:
     """Final accuracy by contestant, and what each keeps."""
     places = list(dict.fromkeys("/".join(key.split("/")[:2]) for key in record["cells"]))
     rows = []
@@ -51,7 +50,7 @@ def classes_table(record: Record) -> list[str]:
     return markdown(["", *(place.replace("/", ", ") for place in places), "numbers kept"], rows)
 
 
-def defaults_table(record: Record) -> list[str]:
+def defaults_table(record: Content) -> list[str]:
     """Final accuracy of a model whose user sets nothing, and what it is behind one fit."""
     rows = []
     for name in names(record, 0):
@@ -61,7 +60,7 @@ def defaults_table(record: Record) -> list[str]:
     return markdown(["two classes at a time", "`partial_fit`", "one fit", "behind"], rows)
 
 
-def rows_table(record: Record) -> list[str]:
+def rows_table(record: Content) -> list[str]:
     """A tenth more rows, and small calls, next to a fit of all."""
     rows = []
     for dataset in names(record, 0):
@@ -86,7 +85,7 @@ def rows_table(record: Record) -> list[str]:
     return markdown(header, rows)
 
 
-def stages_table(record: Record) -> list[str]:
+def stages_table(record: Content) -> list[str]:
     """Accuracy over all stages at the end."""
     datasets = names(record, 0)
     rows = [
@@ -96,20 +95,20 @@ def stages_table(record: Record) -> list[str]:
     return markdown(["", *datasets], rows)
 
 
-def drift_table(record: Record) -> list[str]:
+def drift_table(record: Content) -> list[str]:
     """Accuracy over the whole stream, each batch predicted before it is learned."""
     rows = [[FOLLOWERS[name], scores(cells(record, name))] for name in names(record, 0)]
     return markdown(["", "accuracy"], rows)
 
 
-def tried_table(record: Record) -> list[str]:
+def tried_table(record: Content) -> list[str]:
     """Held-out accuracy of every variant."""
     datasets = names(record, 0)
     rows = []
     for name in names(record, 1):
-        found = [cells(record, dataset, name) for dataset in datasets]
-        stored = max((cell["stored"] for each in found for cell in each), default=0)
-        rows.append([name, *map(scores, found), f"{stored:,}" if stored else "-"])
+        by_dataset = [cells(record, dataset, name) for dataset in datasets]
+        stored = max((cell["stored"] for each in by_dataset for cell in each), default=0)
+        rows.append([name, *map(scores, by_dataset), f"{stored:,}" if stored else "-"])
     return markdown(["", *datasets, "numbers kept"], rows)
 
 

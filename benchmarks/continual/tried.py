@@ -10,10 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from benchmarks.continual.learners import Learner, PartialFit, ours
+from benchmarks.continual.learners import Learner, PartialFit, RidgeOnUnits, ours
 from protopinv.continual import learning, rehearsal
 from protopinv.continual.banks import through
-from protopinv.memory import Memory, memory
+from protopinv.memory import Memory
+from protopinv.memory import memory as memories
 from protopinv.train.bank_step import architecture_of
 
 Build = Callable[[int, str], Learner]
@@ -34,21 +35,20 @@ class Gaussians:
 
     def predict(self, X: NDArray[Any]) -> NDArray[Any]:
         """By the memory alone."""
-        known = self.model.memory_
-        if known is None:
+        memory = self.model.memory_
+        if memory is None:
             raise AssertionError("there is a memory")
         Z = self.model.features_.project(torch.from_numpy(X.astype(np.float64)))
-        heads = Z if known.basis is None else Z @ known.basis
-        logs = torch.stack(
-            [_log_density(heads, known, part) for part in range(len(known.parts))], 1
-        )
+        heads = Z if memory.basis is None else Z @ memory.basis
+        parts = range(len(memory.parts))
+        logs = torch.stack([_log_density(heads, memory, part) for part in parts], 1)
         n_groups = len(self.model.classes_)
-        found = torch.full((len(X), n_groups), -torch.inf, dtype=logs.dtype)
+        densities = torch.full((len(X), n_groups), -torch.inf, dtype=logs.dtype)
         for group in range(n_groups):
-            chosen = known.parts.group == group
-            if chosen.any():
-                found[:, group] = logs[:, chosen].logsumexp(1)
-        best: NDArray[Any] = self.model.classes_[found.argmax(1).cpu().numpy()]
+            of_group = memory.parts.group == group
+            if of_group.any():
+                densities[:, group] = logs[:, of_group].logsumexp(1)
+        best: NDArray[Any] = self.model.classes_[densities.argmax(1).cpu().numpy()]
         return best
 
     @property
@@ -57,37 +57,24 @@ class Gaussians:
         return self._inner.n_stored
 
 
-def _log_density(heads: Tensor, known: Memory, part: int) -> Tensor:
-    root = known.parts.roots()[part]
+def _log_density(heads: Tensor, memory: Memory, part: int) -> Tensor:
+    root = memory.parts.roots()[part]
     covariance = root @ root.T + 1e-6 * torch.eye(len(root), dtype=root.dtype)
     L = torch.linalg.cholesky(covariance)
-    off = torch.linalg.solve_triangular(L, (heads - known.parts.mean[part]).T, upper=False)
+    off = torch.linalg.solve_triangular(L, (heads - memory.parts.mean[part]).T, upper=False)
     density: Tensor = off.square().sum(0).div_(-2) - L.diagonal().log().sum()
-    return density + known.parts.mass[part].log()
+    return density + memory.parts.mass[part].log()
 
 
-class HiddenRidge:
-    """The exact ridge regression on the hidden units of the banks that the first stage trained."""
-
-    RIDGE = 1.0
+class HiddenRidge(RidgeOnUnits):
+    """Ridge regression on the hidden units of the bank that the first stage trained."""
 
     def __init__(self, seed: int, device: str) -> None:
+        super().__init__()
         self.model = ours(seed, device, stem=False, memory=0, n_members=1, hidden_sizes=(500,))
-        self._sums: Any = 0
-        self._targets: dict[int, Tensor] = {}
 
-    def learn(self, X: NDArray[Any], y: NDArray[Any]) -> None:
-        """A fit of the first stage; sums alone for the others."""
-        if not self._targets:
-            self.model.fit(X, y)
-        for label in np.unique(y).tolist():
-            H = self._units(X[y == label])
-            self._sums = self._sums + H.T @ H
-            self._targets[label] = H.sum(0)
-        self._labels = sorted(self._targets)
-        wanted = torch.stack([self._targets[label] for label in self._labels], 1)
-        eye = torch.eye(len(self._sums), dtype=torch.float64)
-        self._weights = torch.linalg.solve(self._sums + self.RIDGE * eye, wanted)
+    def _begin(self, X: NDArray[Any], y: NDArray[Any]) -> None:
+        self.model.fit(X, y)
 
     def _units(self, X: NDArray[Any]) -> Tensor:
         Z = self.model.features_.project(torch.from_numpy(X.astype(np.float64)))
@@ -95,26 +82,13 @@ class HiddenRidge:
         H = torch.relu(through(bank, architecture_of(config), Z)[-2][0])
         return torch.cat([H, H.new_ones(len(H), 1)], 1)
 
-    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
-        """The class with the largest output."""
-        best = (self._units(X) @ self._weights).argmax(1).cpu().numpy()
-        found: NDArray[Any] = np.array(self._labels)[best]
-        return found
-
-    @property
-    def n_stored(self) -> int:
-        """One half of the sums, and one column a class."""
-        n = len(self._sums)
-        return n * (n + 1) // 2 + n * len(self._targets)
-
 
 class FromPrototypes(PartialFit):
     """Rehearsal from the prototypes, through the network that there was."""
 
     def learn(self, X: NDArray[Any], y: NDArray[Any]) -> None:
         """With rows near prototypes in place of drawn ones."""
-        known = getattr(self.model, "classes_", y)
-        self._labels = np.union1d(known, y)
+        self._labels = np.union1d(getattr(self.model, "classes_", y), y)
         with patch.object(Memory, "drawn", lambda _, n, generator, *__: self._near(n, generator)):
             super().learn(X, y)
 
@@ -128,9 +102,9 @@ class FromPrototypes(PartialFit):
         ]
 
     def _places(self) -> Tensor:
-        """The banks still have the classes of the last stage; where these are among all."""
-        known = torch.from_numpy(self.model.classes_)
-        return torch.searchsorted(torch.from_numpy(self._labels), known)
+        """Places of the banks' classes, those of the last stage, among all classes."""
+        classes = torch.from_numpy(self.model.classes_)
+        return torch.searchsorted(torch.from_numpy(self._labels), classes)
 
     @property
     def n_stored(self) -> int:
@@ -168,16 +142,16 @@ VARIANTS: dict[str, tuple[list[Any], Build]] = {
         _built(PartialFit),
     ),
     "one Gaussian a class": (
-        [patch.object(memory, "PARTS_OF_A_GROUP", 1), patch.object(memory, "MOST_PARTS", 1)],
+        [patch.object(memories, "PARTS_OF_A_GROUP", 1), patch.object(memories, "MOST_PARTS", 1)],
         _built(PartialFit),
     ),
     "the directions of the first stage": (
-        [patch.object(Memory, "turned", lambda kept, *_: kept)],
+        [patch.object(Memory, "turned", lambda memory, *_: memory)],
         _built(PartialFit),
     ),
     "twice as many features of the first stage": ([], _built(PartialFit, n_components=300)),
     "the network sees tails": (
-        [patch.object(learning, "opened", lambda kept, new: kept.turned(new.Z, new.weight))],
+        [patch.object(learning, "opened", lambda memory, new: memory.turned(new.Z, new.weight))],
         _built(PartialFit),
     ),
     "old prototypes are frozen": ([], _built(Frozen)),

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import affine_grid, grid_sample
 
-from protopinv.bench.tasks import CLASSES, Rows, load_task
+from benchmarks.tasks import CLASSES, Rows, load_task
 
 TASKS = 5
 # Stages of a domain that shifts, in degrees.
@@ -86,12 +86,12 @@ def turned(X: NDArray[Any], degrees: float) -> NDArray[np.uint8]:
         [[np.cos(angle), -np.sin(angle), 0], [np.sin(angle), np.cos(angle), 0]],
         dtype=torch.float32,
     )
-    found = []
+    pieces = []
     for piece in torch.from_numpy(np.array(X)).split(10_000):
         images = piece.float().view(-1, 1, side, side)
         grid = affine_grid(turn.expand(len(images), 2, 3), list(images.shape), align_corners=False)
-        found.append(grid_sample(images, grid, align_corners=False).round().to(torch.uint8))
-    return torch.cat(found).view(len(X), -1).numpy()
+        pieces.append(grid_sample(images, grid, align_corners=False).round().to(torch.uint8))
+    return torch.cat(pieces).view(len(X), -1).numpy()
 
 
 def changing_stream(seed: int) -> list[Rows]:

@@ -4,19 +4,15 @@ import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from benchmarks.choices import require_some
 from benchmarks.images.contenders import MOST_PASSES, MOST_TRAINED, ROWS, Row, contenders
 from benchmarks.paper.comparison import Difference, holm, unpaired
-from benchmarks.paper.names import NAMES
 from benchmarks.paper.table1 import chosen, scored
-from protopinv.bench.markdown import markdown
-from protopinv.bench.plans import record_name, require_counts
-from protopinv.bench.record import Record, Say
-from protopinv.bench.scores import Score, percent
-from protopinv.bench.tasks import DATASETS, Task, load_task
+from benchmarks.plans import require_counts, require_some
+from benchmarks.record import Content, Record, Records
+from benchmarks.tasks import DATASETS, NAMES, load_task
+from benchmarks.text import Score, markdown, percent
 
 
 @dataclass(frozen=True)
@@ -35,9 +31,7 @@ class AccuracyPlan:
         require_counts(self, "seeds", "configurations")
 
 
-def measure_accuracy(
-    plan: AccuracyPlan, *, device: str, folder: Path, fresh: bool = False, say: Say = lambda _: None
-) -> Record:
+def measure_accuracy(plan: AccuracyPlan, records: Records, *, device: str) -> Record:
     """Search on held-out rows, train the winner on all training rows, score the test set."""
     row = next(row for row in ROWS if row.key == plan.row)
     content = {
@@ -46,16 +40,16 @@ def measure_accuracy(
         "most_passes": MOST_PASSES,
         **asdict(plan),
     }
-    name = record_name("accuracy", row.key, plan.dataset, device, quick=plan.quick)
-    record = Record(folder, name, content, device, fresh=fresh, say=say)
+    record = records.open("accuracy", row.key, plan.dataset, plan=content, device=device)
     task = load_task(plan.dataset, quick=plan.quick)
     for method in contenders(row, plan.dataset):
         winner = chosen(record, method, task, plan, device)
-        whole = with_all_rows(task)
+        full = replace(task, train=task.all_rows)
         jobs = {f"test/{method.key}/seed{seed}": seed for seed in range(plan.seeds)}
-        work = partial(_tested, method, whole, winner, plan, device)
+        work = partial(_tested, method, full, winner, plan, device)
         for seed, cell in enumerate(record.cells_of(jobs, work)):
-            say(f"{method.key:24} {plan.dataset:14} seed {seed}: {100 * cell['test']:.2f} %")
+            result = f"{100 * cell['test']:.2f} %"
+            record.say(f"{method.key:24} {plan.dataset:14} seed {seed}: {result}")
     record.finish()
     return record
 
@@ -64,11 +58,6 @@ def _tested(*arguments: Any) -> Iterator[tuple[int, dict[str, Any]]]:
     """Trained on all rows and scored: the rows once held out say nothing any more."""
     for place, cell in scored(*arguments):
         yield place, {name: value for name, value in cell.items() if name != "held_out"}
-
-
-def with_all_rows(task: Task) -> Task:
-    """The task with the rows that choices were made on among those to train on."""
-    return replace(task, train=task.all_rows)
 
 
 @dataclass(frozen=True)
@@ -91,43 +80,40 @@ class Meeting:
     mlp_seconds: float
 
 
-def meetings(*records: Mapping[str, Any]) -> list[Meeting]:
-    """What the records say, each of a row and a data set."""
-    found = []
-    for record in records:
-        row = next(row for row in ROWS if row.key == record["plan"]["row"])
-        ours, mlp = (_tests(record, key) for key in ("protopinv", "mlp"))
-        ours_tests, mlp_tests = ([100 * cell["test"] for cell in cells] for cells in (ours, mlp))
-        winners = [
-            100 * statistics.mean(winner_of(record, key)["held_out"])
-            for key in ("protopinv", "mlp")
-        ]
-        found.append(
-            Meeting(
-                row,
-                record["plan"]["dataset"],
-                percent([cell["test"] for cell in ours]),
-                percent([cell["test"] for cell in mlp]),
-                unpaired(ours_tests, mlp_tests),
-                winners[0] - winners[1],
-                ours[0]["shipped"],
-                mlp[0]["shipped"],
-                statistics.median(cell["seconds"] for cell in ours),
-                statistics.median(cell["seconds"] for cell in mlp),
-            )
-        )
-    return found
+def meetings(*records: Content) -> list[Meeting]:
+    """The meeting of every record, each of a row and a data set."""
+    return [_meeting(record) for record in records]
 
 
-def corrected_meetings(*records: Mapping[str, Any]) -> list[Meeting]:
-    """The same, with p-values corrected for the number of meetings."""
-    found = meetings(*records)
-    named = {str(number): meeting.ahead for number, meeting in enumerate(found)}
-    (corrected,) = holm([named])
-    return [replace(m, ahead=corrected[str(number)]) for number, m in enumerate(found)]
+def _meeting(record: Content) -> Meeting:
+    row = next(row for row in ROWS if row.key == record["plan"]["row"])
+    ours, mlp = (_tests(record, key) for key in ("protopinv", "mlp"))
+    ours_tests, mlp_tests = ([cell["test"] for cell in cells] for cells in (ours, mlp))
+    ours_winner, mlp_winner = (
+        100 * statistics.mean(winner_of(record, key)["held_out"]) for key in ("protopinv", "mlp")
+    )
+    return Meeting(
+        row,
+        record["plan"]["dataset"],
+        percent(ours_tests),
+        percent(mlp_tests),
+        unpaired([100 * share for share in ours_tests], [100 * share for share in mlp_tests]),
+        ours_winner - mlp_winner,
+        ours[0]["shipped"],
+        mlp[0]["shipped"],
+        statistics.median(cell["seconds"] for cell in ours),
+        statistics.median(cell["seconds"] for cell in mlp),
+    )
 
 
-def accuracy_table(*records: Mapping[str, Any]) -> list[str]:
+def corrected_meetings(*records: Content) -> list[Meeting]:
+    """Meetings with p-values corrected for the number of meetings."""
+    every = meetings(*records)
+    (corrected,) = holm([{str(number): meeting.ahead for number, meeting in enumerate(every)}])
+    return [replace(m, ahead=corrected[str(number)]) for number, m in enumerate(every)]
+
+
+def accuracy_table(*records: Content) -> list[str]:
     """A line a row and data set: ours, the MLP, the difference, and what each costs."""
     header = ["row", "data", "protopinv %", "MLP %", "ahead by", "shipped", "shipped, MLP"]
     return markdown(
@@ -149,20 +135,20 @@ def accuracy_table(*records: Mapping[str, Any]) -> list[str]:
     )
 
 
-def _tests(record: Mapping[str, Any], contender: str) -> list[Mapping[str, Any]]:
+def _tests(record: Content, contender: str) -> list[Mapping[str, Any]]:
     prefix = f"test/{record['plan']['row']}/{contender}/"
     return [cell for key, cell in record["cells"].items() if key.startswith(prefix)]
 
 
-def winner_of(record: Mapping[str, Any], contender: str) -> dict[str, Any]:
+def winner_of(record: Content, contender: str) -> dict[str, Any]:
     """The parameters that won a search, and their held-out scores by seed."""
     prefix = f"search/{record['plan']['row']}/{contender}/"
-    tried: dict[str, list[Mapping[str, Any]]] = {}
+    candidates: dict[str, list[Mapping[str, Any]]] = {}
     for key, cell in record["cells"].items():
         if key.startswith(prefix) and cell["held_out"] is not None:
-            tried.setdefault(key.rpartition("/")[0], []).append(cell)
-    most = max(map(len, tried.values()))
-    finalists = [cells for cells in tried.values() if len(cells) == most]
+            candidates.setdefault(key.rpartition("/")[0], []).append(cell)
+    most = max(map(len, candidates.values()))
+    finalists = [cells for cells in candidates.values() if len(cells) == most]
     scores = [[cell["held_out"] for cell in cells] for cells in finalists]
     best = max(range(len(scores)), key=lambda number: statistics.mean(scores[number]))
     parameters = {

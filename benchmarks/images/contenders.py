@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
+from benchmarks.baselines.mlp import MLPBaselineClassifier
 from benchmarks.paper.methods import Method, between
-from protopinv.baselines import MLPBaselineClassifier
-from protopinv.bench.shape import Parameters
-from protopinv.bench.tasks import CLASSES
+from benchmarks.recipes import Parameters
+from benchmarks.tasks import CLASSES, SIDE
 from protopinv.estimators import ProtoPINVClassifier
 
 MOST_TRAINED = 138_500
 MOST_PASSES = 220
 COPIES = 9
-SIDE = 28
 QUICK: Parameters = {"max_epochs": 2, "warmup_epochs": 1, "image_copies": 0}
 
 

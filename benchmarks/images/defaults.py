@@ -1,25 +1,17 @@
 """What ``fit(X, y)`` gives on images without any option but the effort, and how long it takes."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from benchmarks.choices import require_some
-from benchmarks.paper.names import NAMES
+from benchmarks.plans import require_counts, require_some
+from benchmarks.record import Cell, Content, Record, Records
+from benchmarks.tasks import DATASETS, NAMES, Rows, as_images, load_task
+from benchmarks.text import markdown, percent, readable
+from benchmarks.timing import seconds
 from protopinv import ProtoPINVClassifier
-from protopinv.bench.markdown import markdown
-from protopinv.bench.plans import record_name, require_counts
-from protopinv.bench.record import Cell, Record, Say
-from protopinv.bench.scores import percent
-from protopinv.bench.speed_tables import readable
-from protopinv.bench.tasks import DATASETS, Rows, load_task
-from protopinv.bench.timing import seconds
 from protopinv.train.settle import EFFORTS
-
-SIDE = 28
 
 
 @dataclass(frozen=True)
@@ -37,46 +29,36 @@ class DefaultsPlan:
         require_some("efforts", self.efforts, tuple(EFFORTS))
 
 
-def measure_defaults(
-    plan: DefaultsPlan, *, device: str, folder: Path, fresh: bool = False, say: Say = lambda _: None
-) -> Record:
-    """Trained on all training rows, scored on the official test set."""
+def measure_defaults(plan: DefaultsPlan, records: Records, *, device: str) -> Record:
+    """Every effort, trained on all training rows and scored on the official test sets."""
     content = {"task": "Official test sets; default settings, images as they are", **asdict(plan)}
-    name = record_name("defaults", device, quick=plan.quick)
-    record = Record(folder, name, content, device, fresh=fresh, say=say)
+    record = records.open("defaults", plan=content, device=device)
     for dataset in plan.datasets:
         task = load_task(dataset, quick=plan.quick)
-        train, test = (_images(rows) for rows in (task.all_rows, task.test))
+        train, test = map(as_images, (task.all_rows, task.test))
         for effort in plan.efforts:
             keys = {f"{dataset}/{effort}/seed{seed}": seed for seed in range(plan.seeds)}
             cells = record.cells_of(keys, partial(_fitted, train, test, effort, device))
             accuracy = percent([cell["accuracy"] for cell in cells])
-            say(f"{dataset:14} {effort:9} {accuracy} %")
+            record.say(f"{dataset:14} {effort:9} {accuracy} %")
     record.finish()
     return record
-
-
-def _images(rows: Rows) -> Rows:
-    return Rows(rows.X.reshape(-1, SIDE, SIDE), rows.y)
 
 
 def _fitted(
     train: Rows, test: Rows, effort: str, device: str, seeds: Sequence[int]
 ) -> Iterator[tuple[int, Cell]]:
-    """The first fit of a shape compiles its kernels on a GPU, so there is one that does not count.
-
-    It is told apart from the others.
-    """
-    first = ProtoPINVClassifier(effort=effort, device=device, random_state=0)
-    waited = seconds(partial(first.fit, train.X, train.y), device)
+    """A cell for each seed; the first fit of a shape on a GPU, which compiles, is timed apart."""
+    build = partial(ProtoPINVClassifier, effort=effort, device=device)
+    first = seconds(partial(build(random_state=0).fit, train.X, train.y), device)
     for place, seed in enumerate(seeds):
-        model = ProtoPINVClassifier(effort=effort, device=device, random_state=seed)
-        taken = seconds(partial(model.fit, train.X, train.y), device)
+        model = build(random_state=seed)
+        each = seconds(partial(model.fit, train.X, train.y), device)
         accuracy = float(model.score(test.X, test.y))
-        yield place, {"accuracy": accuracy, "fit_seconds": taken, "first_seconds": waited}
+        yield place, {"accuracy": accuracy, "fit_seconds": each, "first_seconds": first}
 
 
-def defaults_table(record: Mapping[str, Any]) -> list[str]:
+def defaults_table(record: Content) -> list[str]:
     """A line a data set and effort."""
     groups: dict[tuple[str, str], list[Cell]] = {}
     for key, cell in record["cells"].items():

@@ -8,25 +8,19 @@ the rows that both searches were trained on, and scored on those they were chose
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from benchmarks.choices import require_some
 from benchmarks.images.accuracy import winner_of
-from benchmarks.images.contenders import QUICK, ROWS, contenders
+from benchmarks.images.contenders import ROWS, contenders
 from benchmarks.paper.comparison import Difference, unpaired
-from benchmarks.paper.names import NAMES
-from protopinv.bench.markdown import markdown
-from protopinv.bench.plans import record_name, require_counts
-from protopinv.bench.record import Cell, Record, Say
-from protopinv.bench.scores import Score, percent
-from protopinv.bench.shape import Parameters
-from protopinv.bench.steps import source_of
-from protopinv.bench.tasks import DATASETS, Task, load_task
-from protopinv.bench.together import Job, accuracy_of, numbers_of, settled, train_together
+from benchmarks.plans import require_counts, require_some
+from benchmarks.recipes import Parameters
+from benchmarks.record import Cell, Content, Record, Records
+from benchmarks.tasks import DATASETS, NAMES, Task, load_task, source_of
+from benchmarks.text import Score, markdown, percent
+from benchmarks.training import Job, accuracy_of, settled, sizes_of, train_together
 from protopinv.errors import TrainingError
 
-Earlier = Mapping[str, Mapping[str, Any]]
+Earlier = Mapping[str, Content]
 
 
 @dataclass(frozen=True)
@@ -45,22 +39,13 @@ class MorePlan:
         require_counts(self, "seeds")
 
 
-def measure_more(
-    plan: MorePlan,
-    earlier: Earlier,
-    *,
-    device: str,
-    folder: Path,
-    fresh: bool = False,
-    say: Say = lambda _: None,
-) -> Record:
+def measure_more(plan: MorePlan, earlier: Earlier, records: Records, *, device: str) -> Record:
     """The winners of ``earlier`` records with more prototypes; ridges grow with them."""
     content = {
         "task": "Winners of the contest on images with more prototypes; held-out rows",
         **asdict(plan),
     }
-    name = record_name("more", plan.dataset, device, quick=plan.quick)
-    record = Record(folder, name, content, device, fresh=fresh, say=say)
+    record = records.open("more", plan.dataset, plan=content, device=device)
     task = load_task(plan.dataset, quick=plan.quick)
     for row in plan.rows:
         winner = winner_of(earlier[f"accuracy-{row}-{plan.dataset}-cuda"], "protopinv")
@@ -68,7 +53,7 @@ def measure_more(
         cells = record.cells_of(
             jobs, partial(_scored, task, row, winner["parameters"], plan, device)
         )
-        say(f"{row}: {percent([cell['held_out'] for cell in cells])} %")
+        record.say(f"{row}: {percent([cell['held_out'] for cell in cells])} %")
     record.finish()
     return record
 
@@ -86,13 +71,12 @@ def _scored(
     task: Task, row: str, parameters: Parameters, plan: MorePlan, device: str, seeds: Sequence[int]
 ) -> Iterator[tuple[int, Cell]]:
     ours, _ = contenders(next(each for each in ROWS if each.key == row), plan.dataset)
-    given = {**ours.fixed, **enlarged(parameters, plan.factor), **(QUICK if plan.quick else {})}
-    source = source_of(task.train)
-    config = settled(given, source, device)
+    source, larger = source_of(task.train), enlarged(parameters, plan.factor)
+    config = settled(ours.parameters(larger, quick=plan.quick), source, device)
     for place, model in train_together(source, [Job(config, seed) for seed in seeds], device):
         if isinstance(model, TrainingError):
             raise model
-        trained, shipped = numbers_of(model)
+        trained, shipped = sizes_of(model)
         score = accuracy_of(model, task.held_out.X, task.held_out.y, device)
         yield place, {"held_out": score, "trained": trained, "shipped": shipped}
 
@@ -109,16 +93,16 @@ class More:
     against_mlp: Difference
 
 
-def more_found(record: Mapping[str, Any], earlier: Earlier) -> list[More]:
-    """What a record says, next to the searches it goes on from."""
-    found = []
+def more_found(record: Content, earlier: Earlier) -> list[More]:
+    """The rows of a record, next to the searches that it continues."""
+    rows = []
     for row in record["plan"]["rows"]:
         search = earlier[f"accuracy-{row}-{record['plan']['dataset']}-cuda"]
         ours, mlp = (winner_of(search, who)["held_out"] for who in ("protopinv", "mlp"))
         cells = record["cells"]
         more = [cells[f"{row}/seed{seed}"]["held_out"] for seed in range(record["plan"]["seeds"])]
         points = [[100 * value for value in values] for values in (more, ours, mlp)]
-        found.append(
+        rows.append(
             More(
                 row,
                 percent(ours),
@@ -128,10 +112,10 @@ def more_found(record: Mapping[str, Any], earlier: Earlier) -> list[More]:
                 unpaired(points[0], points[2]),
             )
         )
-    return found
+    return rows
 
 
-def more_table(record: Mapping[str, Any], earlier: Earlier) -> list[str]:
+def more_table(record: Content, earlier: Earlier) -> list[str]:
     """A line a row."""
     factor, data = record["plan"]["factor"], NAMES[record["plan"]["dataset"]]
     header = [f"{data}, held-out %", "ours", f"ours, {factor} x the prototypes", "gain", "MLP"]

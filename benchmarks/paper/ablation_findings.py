@@ -15,9 +15,9 @@ from benchmarks.paper.evidence import (
     held_out,
 )
 from benchmarks.paper.findings import Find, Finding, Sources, settled
-from benchmarks.paper.names import NAMES
 from benchmarks.paper.sweeps import DEPTHS, OFF_BY_TEN, depth_label
-from protopinv.bench.record import Cell
+from benchmarks.record import Cell
+from benchmarks.tasks import NAMES
 
 COSINE, CONSTANT = "cosine, warm-up 20", "constant, best of four rates"
 EARLY = ("10", "25")
@@ -27,9 +27,9 @@ SLACK = 0.001  # accuracy below the best of a run that counts as reaching it
 def each(sources: Sources, compare: Callable[[Ablations], Named]) -> dict[str, Difference]:
     """The comparisons of every data set, by its name."""
     return {
-        f"{NAMES[dataset]}{': ' if name else ''}{name}": found
+        f"{NAMES[dataset]}{': ' if name else ''}{name}": difference
         for dataset, data in sources.ablations.items()
-        for name, found in compare(data).items()
+        for name, difference in compare(data).items()
     }
 
 
@@ -125,16 +125,16 @@ def _time_to_best(data: Ablations) -> Difference:
     epochs: list[list[float]] = [[], []]
     for ours, theirs in zip(cosine, constant, strict=True):
         target = max(theirs["every_epoch"]) - SLACK
-        for found, cell in zip(epochs, (ours, theirs), strict=True):
-            found.append(math.log2(_reached(cell, target)))
+        for reached, cell in zip(epochs, (ours, theirs), strict=True):
+            reached.append(math.log2(_reached(cell, target)))
     return paired(*epochs, overlap=data.overlap, unit="times")
 
 
 def _reached(cell: Cell, target: float) -> int:
     """The first epoch with at least this accuracy; one more than there are if none has it."""
     curve: list[float] = cell["every_epoch"]
-    found = (epoch for epoch, score in enumerate(curve, 1) if score >= target)
-    return next(found, len(curve) + 1)
+    epochs = (epoch for epoch, score in enumerate(curve, 1) if score >= target)
+    return next(epochs, len(curve) + 1)
 
 
 def dropout_smooths(sources: Sources) -> Finding:
@@ -251,7 +251,7 @@ def depth(sources: Sources) -> Finding:
     for data in _all(sources):
         misses = [cell["misses"] for cell in data.runs("depth", deep[-1])]
         own, gathered = (
-            statistics.mean(found[name][-1] for found in misses) for name in ("own", "all")
+            statistics.mean(miss[name][-1] for miss in misses) for name in ("own", "all")
         )
         notes.append(
             f"{NAMES[data.dataset]}: in the last hidden layer of {deep[-1]} prototypes miss their "
@@ -284,7 +284,7 @@ def _spread(data: Ablations, p: str) -> list[float]:
 def steps_skipped(sources: Sources) -> Finding:
     """How often the guard had something to do, in all runs of the ablations."""
     every = [data.trouble for data in _all(sources)]
-    runs, skipped, cuts = (sum(found) for found in zip(*every, strict=True))
+    runs, skipped, cuts = (sum(counts) for counts in zip(*every, strict=True))
     judgement: deciding.Judgement = "confirmed" if skipped else "different"
     note = f"in {runs:,} runs {skipped} steps had to be skipped and {cuts} rates cut"
     return settled(judgement, note)

@@ -4,21 +4,18 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from benchmarks.choices import require_some
-from benchmarks.paper.measures import Kept, told
-from benchmarks.paper.recipes import RECIPES
+from benchmarks.paper.measures import Extras, cell_of_run
 from benchmarks.paper.splits import PARTS, SplitRows, load_rows
 from benchmarks.paper.sweeps import SWEEPS, Setting
-from protopinv.bench.plans import record_name, require_counts
-from protopinv.bench.record import Cell, Record, Say
-from protopinv.bench.shape import SHAPE, Parameters
-from protopinv.bench.tasks import CLASSES, DATASETS
-from protopinv.bench.together import Job, settled, train_together
+from benchmarks.plans import require_counts, require_some
+from benchmarks.recipes import RECIPES, SHAPE, Parameters
+from benchmarks.record import Cell, Record, Records
+from benchmarks.tasks import CLASSES, DATASETS
+from benchmarks.training import Job, settled, train_together
 from protopinv.diagnose import Trace
 from protopinv.errors import ConfigError, TrainingError
 from protopinv.kernels.building import want_kernels
@@ -50,9 +47,7 @@ class AblationPlan:
             raise ConfigError(f"splits must be at most {PARTS}. Got {self.splits}. Lower it.")
 
 
-def measure_ablations(
-    plan: AblationPlan, *, device: str, folder: Path, fresh: bool = False, say: Say = lambda _: None
-) -> Record:
+def measure_ablations(plan: AblationPlan, records: Records, *, device: str) -> Record:
     """Choose on the first split, then train every setting with every seed on the others."""
     want_kernels()
     recipe = RECIPES[plan.dataset]
@@ -63,36 +58,35 @@ def measure_ablations(
         "recipe": {**SHAPE, **recipe},
         "overlap": rows.overlap,
     }
-    name = record_name("nested", plan.dataset, device, quick=plan.quick)
-    record = Record(folder, name, content, device, fresh=fresh, say=say)
+    record = records.open("nested", plan.dataset, plan=content, device=device)
     study = Study(plan, record, rows, device)
     chosen = study.choose()
     for split in range(1, plan.splits + 1):
         study.judge(split, chosen)
-        say(f"{plan.dataset}: split {split} of {plan.splits} is done")
+        record.say(f"{plan.dataset}: split {split} of {plan.splits} is done")
     record.finish()
     return record
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training: all it is given, where, and what its cell keeps."""
+    """One training: its configuration, seed and split, and what its cell has besides accuracy."""
 
     config: TrainConfig
     seed: int
     split: int
-    kept: Kept
+    extras: Extras
 
 
 @dataclass
 class Watched:
-    """What a run shows while it trains: its first outputs, and a trace."""
+    """The observer of a run: its first outputs, and a trace."""
 
     trace: Trace | None
     first: list[Tensor] = field(default_factory=list)
 
     def __call__(self, report: EpochReport) -> None:
-        """One small step after the start, and every few epochs."""
+        """Note the outputs one small step after the start, and a diagnosis every few epochs."""
         if report.epoch == 0:
             self.first.append(report.state.member(0).outputs.detach().cpu().clone())
         if self.trace is not None:
@@ -116,47 +110,43 @@ class Study:
     def choose(self) -> dict[str, Parameters]:
         """All changes of every setting, by sweep and label, its choice among them."""
         settings = settings_of(self.plan.sweeps, self.recipe)
-        wanted = {}
+        runs = {}
         for setting in settings.values():
-            for choice in self._some(setting.choices):
+            for choice in some_of(setting.choices, quick=self.plan.quick):
                 changes = {**setting.changes, **choice}
                 key = run_key(self.recipe, changes, CHOOSING, 0)
-                wanted[key] = self._run(changes, CHOOSING, 0, Kept())
-        self.record.cells_of(wanted, self._measure)
+                runs[key] = self._run(changes, CHOOSING, 0, Extras())
+        self.record.cells_of(runs, self._measure)
         return chosen_changes(self.record.cells, settings, self.recipe, quick=self.plan.quick)
 
     def judge(self, split: int, chosen: Mapping[str, Parameters]) -> None:
-        """Every setting with every seed on a split; sweeps share runs, which keep what any asks."""
-        asked: dict[str, set[str]] = {}
-        runs: dict[str, tuple[Parameters, int]] = {}
+        """Every setting with every seed on a split; sweeps share runs, with the extras of all."""
+        changes_of: dict[str, tuple[Parameters, int]] = {}
+        extras_of: dict[str, set[str]] = {}
         for (place, changes), seed in product(chosen.items(), range(self.plan.seeds)):
             key = run_key(self.recipe, changes, split, seed)
-            runs[key] = changes, seed
-            asked.setdefault(key, set()).update(SWEEPS[place.partition("/")[0]].keeps)
-        wanted = {}
-        for key, (changes, seed) in runs.items():
+            changes_of[key] = changes, seed
+            extras_of.setdefault(key, set()).update(SWEEPS[place.partition("/")[0]].keeps)
+        runs = {}
+        for key, (changes, seed) in changes_of.items():
             # One run of every setting says enough of gaps, and they take time.
             first = split == 1 and seed == 0 and not self.plan.quick
-            plainly = key == run_key(self.recipe, {}, split, seed)
-            kept = Kept(
-                curves="curves" in asked[key],
-                trace=first and "trace" in asked[key],
-                gaps=first or "gaps" in asked[key],
-                layers="layers" in asked[key],
-                allocation=plainly,
+            extras = Extras(
+                curves="curves" in extras_of[key],
+                trace=first and "trace" in extras_of[key],
+                gaps=first or "gaps" in extras_of[key],
+                layers="layers" in extras_of[key],
+                allocation=key == run_key(self.recipe, {}, split, seed),
             )
-            wanted[key] = self._run(changes, split, seed, kept)
-        self.record.cells_of(wanted, self._measure)
+            runs[key] = self._run(changes, split, seed, extras)
+        self.record.cells_of(runs, self._measure)
 
-    def _run(self, changes: Parameters, split: int, seed: int, kept: Kept) -> Run:
+    def _run(self, changes: Parameters, split: int, seed: int, extras: Extras) -> Run:
         parameters = {**SHAPE, **self.recipe, **changes, **(QUICK if self.plan.quick else {})}
-        return Run(settled(parameters, self.rows.source, self.device), seed, split, kept)
-
-    def _some(self, choices: tuple[Parameters, ...]) -> tuple[Parameters, ...]:
-        return some_of(choices, quick=self.plan.quick)
+        return Run(settled(parameters, self.rows.source, self.device), seed, split, extras)
 
     def _measure(self, runs: Sequence[Run]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Train those of one split and shape at once, and write down what was asked for."""
+        """Train runs of one split and shape at once; yield the cell of each."""
         for split in dict.fromkeys(run.split for run in runs):
             places = [place for place, run in enumerate(runs) if run.split == split]
             watched = {place: _watched(runs[place]) for place in places}
@@ -167,18 +157,18 @@ class Study:
                 if isinstance(model, TrainingError):  # it can only guess
                     yield place, {"error": str(model), "held_out": 1 / CLASSES}
                     continue
-                seen = watched[place]
+                seen, extras = watched[place], runs[place].extras
                 first = seen.first[0] if seen else None
                 points = seen.trace.points if seen and seen.trace else ()
-                kept = runs[place].kept
-                yield place, told(model, self.rows, split, kept, self.device, first, points)
+                cell = cell_of_run(model, self.rows, split, extras, self.device, first, points)
+                yield place, cell
 
 
 def _watched(run: Run) -> Watched | None:
-    """An observer costs time, so only those have one of whom more is asked than the end."""
-    if not (run.kept.allocation or run.kept.trace):
+    """An observer costs time, so only runs have one of which more is measured than the end."""
+    if not (run.extras.allocation or run.extras.trace):
         return None
-    return Watched(Trace(every=TRACE_EVERY) if run.kept.trace else None)
+    return Watched(Trace(every=TRACE_EVERY) if run.extras.trace else None)
 
 
 def settings_of(sweeps: Sequence[str], recipe: Parameters) -> dict[str, Setting]:
@@ -191,7 +181,7 @@ def settings_of(sweeps: Sequence[str], recipe: Parameters) -> dict[str, Setting]
 
 
 def some_of(choices: tuple[Parameters, ...], *, quick: bool) -> tuple[Parameters, ...]:
-    """All of them; the first and the last are enough to see that everything runs."""
+    """All choices, or the first and the last, which show that everything runs."""
     return choices[:: max(1, len(choices) - 1)] if quick else choices
 
 
@@ -199,15 +189,15 @@ def chosen_changes(
     cells: Mapping[str, Cell], settings: Mapping[str, Setting], recipe: Parameters, *, quick: bool
 ) -> dict[str, Parameters]:
     """What each setting changes, with the choice that did best where choices are made."""
-    found = {}
+    chosen = {}
     for place, setting in settings.items():
         options = [
             {**setting.changes, **choice} for choice in some_of(setting.choices, quick=quick)
         ]
         scores = [cells[run_key(recipe, each, CHOOSING, 0)]["held_out"] for each in options]
         best = max(range(len(options)), key=lambda number: scores[number], default=None)
-        found[place] = setting.changes if best is None else options[best]
-    return found
+        chosen[place] = setting.changes if best is None else options[best]
+    return chosen
 
 
 def run_key(recipe: Parameters, changes: Parameters, split: int, seed: int) -> str:
@@ -216,8 +206,8 @@ def run_key(recipe: Parameters, changes: Parameters, split: int, seed: int) -> s
 
 
 def changes_key(recipe: Parameters, changes: Parameters) -> str:
-    """The changes that are changes, so that sweeps share what they have in common."""
-    given = plain(changes)
-    usual = {name: plain(recipe.get(name, _DEFAULTS[name])) for name in given}
-    real = {name: given[name] for name in sorted(given) if usual[name] != given[name]}
+    """The changes that differ from the recipe, so that sweeps share runs they have in common."""
+    values = plain(changes)
+    usual = {name: plain(recipe.get(name, _DEFAULTS[name])) for name in values}
+    real = {name: values[name] for name in sorted(values) if usual[name] != values[name]}
     return f"run/{json.dumps(real)}"

@@ -73,12 +73,12 @@ def paired(
     one: Sequence[float], other: Sequence[float], *, overlap: float, unit: str = "points"
 ) -> Difference:
     """One minus the other, run by run; ``overlap`` is held-out rows over training rows."""
-    found = [a - b for a, b in zip(one, other, strict=True)]
-    n = len(found)
+    differences = [a - b for a, b in zip(one, other, strict=True)]
+    n = len(differences)
     if n < 2:
-        return Difference(statistics.mean(found), math.inf, n, 1.0, unit)
-    error = statistics.stdev(found) * math.sqrt(1 / n + overlap)
-    return _of(statistics.mean(found), error, n - 1, n, unit)
+        return Difference(statistics.mean(differences), math.inf, n, 1.0, unit)
+    error = statistics.stdev(differences) * math.sqrt(1 / n + overlap)
+    return _of(statistics.mean(differences), error, n - 1, n, unit)
 
 
 def against(values: Sequence[float], said: float, unit: str = "points") -> Difference:
@@ -131,7 +131,7 @@ def holm(family: Sequence[Named]) -> list[dict[str, Difference]]:
         worst = max(worst, min(1.0, (len(ordered) - rank) * place[1].p))
         adjusted[place] = worst
     return [
-        {name: replace(found, adjusted=adjusted[name, found]) for name, found in named.items()}
+        {name: replace(each, adjusted=adjusted[name, each]) for name, each in named.items()}
         for named in family
     ]
 

@@ -20,9 +20,9 @@ PREDICTS = 0.5  # a rank correlation that predicts something
 ABOUT = 0.05  # how far a number said to be "about" another may be from it, as a share
 
 
-def more(found: Named) -> Judgement:
+def more(compared: Named) -> Judgement:
     """Said of all: the first of each pair has more."""
-    values = list(found.values())
+    values = list(compared.values())
     if all(value.is_more for value in values):
         return "confirmed"
     if any(value.is_more for value in values):
@@ -30,43 +30,43 @@ def more(found: Named) -> Judgement:
     return "wrong" if all(value.high < WORTH for value in values) else "inconclusive"
 
 
-def less(found: Named) -> Judgement:
+def less(compared: Named) -> Judgement:
     """Said of all: the first of each pair has less."""
-    return more({name: _turned(value) for name, value in found.items()})
+    return more({name: _turned(value) for name, value in compared.items()})
 
 
-def may_be_more(found: Named) -> Judgement:
+def may_be_more(compared: Named) -> Judgement:
     """Said of some: for at least one pair the first has more."""
-    values = list(found.values())
+    values = list(compared.values())
     if any(value.is_more for value in values):
         return "confirmed"
     return "wrong" if all(value.high < WORTH for value in values) else "inconclusive"
 
 
-def may_lose(found: Named) -> Judgement:
+def may_lose(compared: Named) -> Judgement:
     """Said of some: for at least one pair the first is behind by what is worth speaking of."""
-    return may_be_more({name: _turned(value) for name, value in found.items()})
+    return may_be_more({name: _turned(value) for name, value in compared.items()})
 
 
-def modest_gain(found: Named) -> Judgement:
+def modest_gain(compared: Named) -> Judgement:
     """Said of one of several: it has somewhat more, and not much."""
-    best = max(found.values(), key=lambda value: value.mean)
+    best = max(compared.values(), key=lambda value: value.mean)
     if best.is_more:
         return "confirmed" if best.low <= MODEST else "different"
-    return "wrong" if all(value.high < WORTH for value in found.values()) else "inconclusive"
+    return "wrong" if all(value.high < WORTH for value in compared.values()) else "inconclusive"
 
 
-def may_be_less(found: Named) -> Judgement:
+def may_be_less(compared: Named) -> Judgement:
     """Said of some: for at least one pair the first has less."""
-    values = list(found.values())
+    values = list(compared.values())
     if any(value.is_less for value in values):
         return "confirmed"
     return "wrong" if all(value.low > 0 for value in values) else "inconclusive"
 
 
-def often_less(found: Named) -> Judgement:
+def often_less(compared: Named) -> Judgement:
     """Said of most: for more than half of the pairs the first has less."""
-    values = list(found.values())
+    values = list(compared.values())
     seen = sum(value.is_less for value in values)
     excluded = sum(value.low > -WORTH for value in values)
     if seen > len(values) / 2:
@@ -76,25 +76,25 @@ def often_less(found: Named) -> Judgement:
     return "different" if seen else "inconclusive"
 
 
-def no_gain(found: Named) -> Judgement:
+def no_gain(compared: Named) -> Judgement:
     """Said of all: the first has nothing worth speaking of above the second."""
-    values = list(found.values())
+    values = list(compared.values())
     if all(value.high < WORTH for value in values):
         return "confirmed"
     gains = [value.is_more for value in values]
     return "wrong" if all(gains) else "different" if any(gains) else "inconclusive"
 
 
-def no_loss(found: Named) -> Judgement:
+def no_loss(compared: Named) -> Judgement:
     """Said of all: the first has nothing worth speaking of below the second."""
-    return no_gain({name: _turned(value) for name, value in found.items()})
+    return no_gain({name: _turned(value) for name, value in compared.items()})
 
 
 def gain_between(low: float, high: float) -> Decide:
     """Said of one pair: the first is ahead by so much."""
 
-    def decide(found: Named) -> Judgement:
-        (value,) = found.values()
+    def decide(compared: Named) -> Judgement:
+        (value,) = compared.values()
         if value.high < low:
             return "wrong"
         if not value.is_more:
@@ -107,8 +107,8 @@ def gain_between(low: float, high: float) -> Decide:
 def times(factor: float) -> Decide:
     """Said of all: the first needs this share of what the second needs, or less."""
 
-    def decide(found: Named) -> Judgement:
-        values, aim = list(found.values()), math.log2(factor)
+    def decide(compared: Named) -> Judgement:
+        values, aim = list(compared.values()), math.log2(factor)
         if all(value.is_less and value.low <= aim for value in values):
             return "confirmed"
         if all(value.low > 0 for value in values):
@@ -120,9 +120,9 @@ def times(factor: float) -> Decide:
     return decide
 
 
-def predicts(found: Named) -> Judgement:
+def predicts(compared: Named) -> Judgement:
     """Said of all: a rank correlation that is strong enough to predict something."""
-    values = list(found.values())
+    values = list(compared.values())
     if all(value.is_more and value.mean >= PREDICTS for value in values):
         return "confirmed"
     if all(value.high < PREDICTS for value in values):
@@ -130,9 +130,9 @@ def predicts(found: Named) -> Judgement:
     return "different" if any(value.is_more for value in values) else "inconclusive"
 
 
-def reaches(found: Named) -> Judgement:
+def reaches(compared: Named) -> Judgement:
     """Said of all: a mean that somebody gives is reached."""
-    values = list(found.values())
+    values = list(compared.values())
     if all(value.mean >= 0 for value in values):
         return "confirmed"
     if any(value.is_less for value in values):
@@ -140,10 +140,10 @@ def reaches(found: Named) -> Judgement:
     return "inconclusive"
 
 
-def saturates(found: Named) -> Judgement:
+def saturates(compared: Named) -> Judgement:
     """Said of two steps, "up to" and "beyond": the first brings something, the second does not."""
-    up_to = [value for name, value in found.items() if "beyond" not in name]
-    beyond = {name: value for name, value in found.items() if "beyond" in name}
+    up_to = [value for name, value in compared.items() if "beyond" not in name]
+    beyond = {name: value for name, value in compared.items() if "beyond" in name}
     ends = no_gain(beyond)
     if all(value.is_more for value in up_to) and ends == "confirmed":
         return "confirmed"
@@ -167,17 +167,17 @@ def does_not_grow(power: float) -> Judgement:
     return "wrong" if power > 0.5 else "different" if power > 0.1 else "confirmed"
 
 
-def favourable(found: list[Difference], *, smaller: bool, quicker: bool) -> Judgement:
+def favourable(differences: list[Difference], *, smaller: bool, quicker: bool) -> Judgement:
     """A trade of accuracy, size and time: nowhere seen behind, and smaller and quicker besides."""
-    behind, ahead = any(v.is_less for v in found), any(v.is_more for v in found)
+    behind, ahead = any(v.is_less for v in differences), any(v.is_more for v in differences)
     if smaller and quicker and not behind:
         return "confirmed"
     return "different" if ahead or smaller or quicker else "wrong"
 
 
-def of_all(found: list[Judgement]) -> Judgement:
+def of_all(judgements: list[Judgement]) -> Judgement:
     """What can be said of several: the same for each, or else that they differ."""
-    return found[0] if len(set(found)) == 1 else "different"
+    return judgements[0] if len(set(judgements)) == 1 else "different"
 
 
 def _turned(value: Difference) -> Difference:

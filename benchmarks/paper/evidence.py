@@ -1,4 +1,4 @@
-"""What the ablation records say, in the form that verdicts, tables and figures ask for."""
+"""The ablation records in the form that verdicts, tables and figures need."""
 
 import math
 import statistics
@@ -12,9 +12,10 @@ from scipy.stats import spearmanr
 from benchmarks.paper.ablations import changes_key, chosen_changes, settings_of
 from benchmarks.paper.comparison import Difference, correlation, paired
 from benchmarks.paper.sweeps import SWEEPS
-from protopinv.bench.record import Cell
-from protopinv.bench.scores import Score, percent
-from protopinv.bench.shape import Parameters
+from benchmarks.recipes import Parameters
+from benchmarks.record import Cell, Content
+from benchmarks.tasks import NAMES
+from benchmarks.text import Score, markdown, percent
 
 Pick = Callable[[Cell], float]
 
@@ -28,7 +29,7 @@ def held_out(cell: Cell) -> float:
 class Ablations:
     """The ablation record of one data set."""
 
-    record: Mapping[str, Any]
+    record: Content
 
     @property
     def dataset(self) -> str:
@@ -102,6 +103,30 @@ class Ablations:
             sum(cell[name] for cell in cells) for name in ("skipped_steps", "rate_cuts")
         )
         return len(cells), skipped, cuts
+
+
+def sweep_tables(records: Sequence[Content]) -> list[str]:
+    """A table for every sweep: accuracy of each setting, and how it differs from the first."""
+    every = [Ablations(record) for record in records]
+    lines: list[str] = []
+    for name in records[0]["plan"]["sweeps"]:
+        header = [SWEEPS[name].title]
+        for data in every:
+            header += [f"{NAMES[data.dataset]} %", "against the first"]
+        lines += [*markdown(header, _sweep_rows(every, name)), ""]
+    return lines
+
+
+def _sweep_rows(every: Sequence[Ablations], sweep: str) -> list[list[str]]:
+    first, *_ = every[0].labels(sweep)
+    rows = []
+    for label in every[0].labels(sweep):
+        row = [label]
+        for data in every:
+            row.append(str(data.score(sweep, label)))
+            row.append("" if label == first else data.difference(sweep, label, first).brief)
+        rows.append(row)
+    return rows
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:

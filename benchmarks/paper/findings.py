@@ -3,14 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from benchmarks.paper.comparison import Named
 from benchmarks.paper.deciding import Decide, Judgement
 from benchmarks.paper.evidence import Ablations
-from benchmarks.paper.names import NAMES
-
-Record = Mapping[str, Any]
+from benchmarks.record import Content
+from benchmarks.tasks import NAMES
 
 
 class MissingRecordError(Exception):
@@ -21,23 +19,23 @@ class MissingRecordError(Exception):
 class Sources:
     """The newest record of every name, as findings ask for them."""
 
-    newest: Mapping[str, Record]
+    newest: Mapping[str, Content]
 
-    def record(self, name: str, command: str) -> Record:
+    def record(self, name: str, command: str) -> Content:
         """That of a name, or a word on how to make it."""
         if name not in self.newest:
             raise MissingRecordError(command)
         return self.newest[name]
 
     @property
-    def table(self) -> Record:
+    def table(self) -> Content:
         """Table 1 on a GPU."""
         return self.record("paper-cuda", "make paper")
 
     @property
-    def speed(self) -> Record:
+    def speed(self) -> Content:
         """Times on a GPU."""
-        return self.record("speed-cuda", "protopinv bench speed --device cuda")
+        return self.record("speed-cuda", "python -m benchmarks speed --device cuda")
 
     @cached_property
     def ablations(self) -> dict[str, Ablations]:

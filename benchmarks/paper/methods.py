@@ -8,15 +8,12 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
-from protopinv.baselines import (
-    ELMClassifier,
-    MLPBaselineClassifier,
-    RandomFeatureRidgeClassifier,
-)
-from protopinv.bench.shape import SHAPE, Parameters
+from benchmarks.baselines.mlp import MLPBaselineClassifier
+from benchmarks.baselines.random_hidden import RandomHiddenClassifier
+from benchmarks.recipes import SHAPE, Parameters
+from benchmarks.training import raise_if_interrupted
 from protopinv.estimators import ProtoPINVClassifier
 from protopinv.estimators.images import nested
-from protopinv.train.history import History
 
 # The smallest of what is asked for, to see in a minute that everything runs.
 QUICK_EPOCHS: Parameters = {"max_epochs": 15, "warmup_epochs": 2}
@@ -66,12 +63,6 @@ class Method:
     def parameters(self, chosen: Parameters, *, quick: bool) -> Parameters:
         """All that an estimator is given."""
         return {**self.fixed, **chosen, **(self.quick if quick else {})}
-
-
-def raise_if_interrupted(history: History) -> None:
-    """Training keeps the best so far after Ctrl-C; a benchmark must not take that for a result."""
-    if history.ending == "interrupted":
-        raise KeyboardInterrupt
 
 
 def between(random: Random, low: float, high: float) -> float:
@@ -181,7 +172,7 @@ METHODS = (
     Method(
         "elm-10200",
         "ELM, 10,200 units (102k trained)",
-        ELMClassifier,
+        RandomHiddenClassifier,
         {"n_hidden": 10_200},
         draw_elm,
         quick={"n_hidden": 500},
@@ -191,7 +182,7 @@ METHODS = (
     Method(
         "elm-128",
         "ELM, 128 units (102k in all)",
-        ELMClassifier,
+        RandomHiddenClassifier,
         {"n_hidden": 128},
         draw_elm,
         paper={"mnist": 96.2, "fashion-mnist": 88.3},
@@ -200,18 +191,18 @@ METHODS = (
     Method(
         "random-features-10200",
         "Random Fourier features + ridge, 10,200",
-        RandomFeatureRidgeClassifier,
-        {"n_features": 10_200},
+        RandomHiddenClassifier,
+        {"n_hidden": 10_200, "activation": "cos"},
         draw_random_features,
-        quick={"n_features": 500},
+        quick={"n_hidden": 500},
         paper={"mnist": 95.2, "fashion-mnist": 87.3},
         share=CLOSED_FORM_SHARE,
     ),
     Method(
         "random-features-128",
         "Random Fourier features + ridge, 128",
-        RandomFeatureRidgeClassifier,
-        {"n_features": 128},
+        RandomHiddenClassifier,
+        {"n_hidden": 128, "activation": "cos"},
         draw_random_features,
         paper={"mnist": 95.2, "fashion-mnist": 87.3},
         share=CLOSED_FORM_SHARE,
@@ -219,10 +210,10 @@ METHODS = (
     Method(
         "random-linear-10200",
         "Random *linear* features + ridge, 10,200",
-        RandomFeatureRidgeClassifier,
-        {"n_features": 10_200, "kind": "linear"},
+        RandomHiddenClassifier,
+        {"n_hidden": 10_200, "activation": "identity"},
         draw_random_features,
-        quick={"n_features": 500},
+        quick={"n_hidden": 500},
         paper={"mnist": 95.2, "fashion-mnist": 87.3},
         share=CLOSED_FORM_SHARE,
     ),

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from protopinv.bench.record import Record
-from protopinv.bench.shape import Parameters
+from benchmarks.recipes import Parameters
+from benchmarks.record import Record
 from protopinv.errors import TrainingError
 from protopinv.plain import plain
 
@@ -47,15 +47,15 @@ def take_over(
     n: int,
 ) -> int:
     """Trials of an earlier record that would be made again; how many were taken over."""
-    taken = {}
+    same = {}
     for number, parameters in enumerate(drawn_of(draw, n)):
         for seed in (0, *MORE_SEEDS):
             key = f"{prefix}/{number}/seed{seed}"
-            found = earlier["cells"].get(key)
-            if found is not None and found["parameters"] == plain(parameters):
-                taken[key] = found
-    record.keep(taken)
-    return len(taken)
+            cell = earlier["cells"].get(key)
+            if cell is not None and cell["parameters"] == plain(parameters):
+                same[key] = cell
+    record.keep(same)
+    return len(same)
 
 
 def search(
@@ -73,10 +73,10 @@ def search(
     drawn = drawn_of(draw, n)
 
     def work(trials: Sequence[Trial]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        for place, found in scores(trials):
-            cell: dict[str, Any] = {"parameters": trials[place][0], "held_out": found}
-            if isinstance(found, TrainingError):
-                cell |= {"held_out": None, "error": str(found)}
+        for place, score in scores(trials):
+            cell: dict[str, Any] = {"parameters": trials[place][0], "held_out": score}
+            if isinstance(score, TrainingError):
+                cell |= {"held_out": None, "error": str(score)}
             yield place, cell
 
     def tried(numbers: Sequence[int], seeds: Sequence[int]) -> dict[int, list[float]]:

@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 
-from benchmarks.paper.recipes import RECIPES
+from benchmarks.baselines.mlp import MLPBaselineClassifier
+from benchmarks.recipes import RECIPES, SHAPE, Parameters
+from benchmarks.tasks import load_task
+from benchmarks.timing import seconds
 from protopinv import ProtoPINVClassifier
-from protopinv.baselines import MLPBaselineClassifier
-from protopinv.bench.shape import SHAPE, Parameters
-from protopinv.bench.tasks import load_task
-from protopinv.bench.timing import seconds
 from protopinv.solve import ridge_solve
 
 REPEATS = 3
@@ -44,7 +43,7 @@ def cost(dataset: str, *, device: str, quick: bool) -> dict[str, Any]:
             MLPBaselineClassifier, **shared, lr=0.01, device=device, random_state=0
         ),
     }
-    found: dict[str, Any] = {}
+    costs: dict[str, Any] = {}
     for name, build in builds.items():
         build().fit(task.train.X, task.train.y)  # warms up
         if device == "cuda":
@@ -55,12 +54,12 @@ def cost(dataset: str, *, device: str, quick: bool) -> dict[str, Any]:
             for _ in range(REPEATS)
         ]
         peak = torch.cuda.max_memory_allocated() / 1e6 if device == "cuda" else None
-        found[name] = {
+        costs[name] = {
             "seconds": statistics.median(times),
             "all": times,
             "peak_megabytes": peak,
         }
-    return {"dataset": dataset, **found}
+    return {"dataset": dataset, **costs}
 
 
 def numerics(*, device: str) -> dict[str, Any]:

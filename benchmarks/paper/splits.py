@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
-from protopinv.bench.steps import OBJECTIVE
-from protopinv.bench.tasks import load_task
+from benchmarks.tasks import OBJECTIVE, load_task
 from protopinv.train.source import Source
 
 PARTS = 9
@@ -51,7 +50,7 @@ def load_rows(dataset: str, *, quick: bool = False) -> SplitRows:
     held_out: list[NDArray[Any]] = [choosing, *(held for _, held in folds)]
     if quick:
         few = QUICK_ROWS // (PARTS + 1)
-        kept = np.concatenate([held[:few] for held in held_out])
+        rows = np.concatenate([held[:few] for held in held_out])
         held_out = [np.arange(few) + few * number for number in range(PARTS + 1)]
-        X, y = X[kept], y[kept]
+        X, y = X[rows], y[rows]
     return SplitRows(Source(X, y, OBJECTIVE), tuple(held_out))

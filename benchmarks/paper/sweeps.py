@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from protopinv.bench.shape import Parameters
+from benchmarks.recipes import Parameters
 
 RATES = (0.5, 1.0, 2.0)
 RIDGES = (0.2, 1.0, 5.0)
@@ -164,8 +164,8 @@ def _parts(recipe: Parameters) -> dict[str, Parameters]:
     changes: dict[str, Parameters] = {"all trained": {}}
     for fixed in PARTS:
         ratios = zip(PARTS, recipe["lr_ratios"], strict=True)
-        kept = tuple(0.0 if name == fixed else ratio for name, ratio in ratios)
-        changes[f"{fixed} fixed"] = {"lr_ratios": kept}
+        changed = tuple(0.0 if name == fixed else ratio for name, ratio in ratios)
+        changes[f"{fixed} fixed"] = {"lr_ratios": changed}
     return changes
 
 

@@ -1,31 +1,24 @@
 """Table 1 of the paper, measured again, next to fairer baselines."""
 
 import statistics
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.choices import require_some
+from sklearn.preprocessing import StandardScaler
+
 from benchmarks.paper.methods import METHODS, Method
 from benchmarks.paper.search import Scores, Trial, one_by_one, search, take_over
 from benchmarks.paper.side import side_figures
-from protopinv.bench.plans import record_name, require_counts
-from protopinv.bench.record import Record, Say, read_record
-from protopinv.bench.scores import Score, percent
-from protopinv.bench.shape import Parameters
-from protopinv.bench.steps import source_of
-from protopinv.bench.tasks import DATASETS, Task, load_task
-from protopinv.bench.timing import synchronize
-from protopinv.bench.together import (
-    Job,
-    accuracy_of,
-    numbers_of,
-    settled,
-    train_together,
-)
+from benchmarks.plans import require_counts, require_some
+from benchmarks.recipes import Parameters
+from benchmarks.record import Content, Record, Records, read_record
+from benchmarks.tasks import DATASETS, NAMES, Task, load_task, source_of
+from benchmarks.text import Score, markdown, percent
+from benchmarks.timing import timed
+from benchmarks.training import Job, accuracy_of, settled, sizes_of, train_together
 from protopinv.errors import TrainingError
 from protopinv.kernels.building import want_kernels
 
@@ -54,13 +47,10 @@ class PaperPlan:
         require_counts(self, "seeds", "configurations")
 
 
-def measure_paper(
-    plan: PaperPlan, *, device: str, folder: Path, fresh: bool = False, say: Say = lambda _: None
-) -> Record:
+def measure_paper(plan: PaperPlan, records: Records, *, device: str) -> Record:
     """Every cell of the table: searched on held-out rows, then trained and scored on the test."""
     want_kernels()
     earlier = None if plan.searched is None else read_record(plan.searched)
-    name = record_name("paper", device, quick=plan.quick)
     content = {
         "task": "Table 1: official test sets; 6,000 training rows held out for every choice",
         "datasets": plan.datasets,
@@ -72,7 +62,7 @@ def measure_paper(
         "seconds": "fit, from arrays on the host to a model on the host; after one that warms up",
         "seeds_of_banks": "one population, which shares noise and batches; times are of one alone",
     }
-    record = Record(folder, name, content, device, fresh=fresh, say=say)
+    record = records.open("paper", plan=content, device=device)
     for method, dataset in _cells(plan):
         task = load_task(dataset, quick=plan.quick)
         if earlier is not None and method.draw is not None:
@@ -84,7 +74,7 @@ def measure_paper(
         work = partial(scored, method, task, parameters, plan, device)
         for seed, cell in zip(seeds, record.cells_of(jobs, work), strict=True):
             result = f"{100 * cell['test']:.2f} % in {cell['seconds']:.2f} s"
-            say(f"{method.key:22} {dataset:14} seed {seed}: {result}")
+            record.say(f"{method.key:22} {dataset:14} seed {seed}: {result}")
     for key, figure in side_figures(plan.datasets, device=device, quick=plan.quick).items():
         record.cell(key, figure)
     record.finish()
@@ -162,7 +152,7 @@ def scored(
     for place, model in train_together(source, [Job(config, seed) for seed in seeds], device):
         if isinstance(model, TrainingError):
             raise model
-        trained, shipped = numbers_of(model)
+        trained, shipped = sizes_of(model)
         yield (
             place,
             {
@@ -179,13 +169,10 @@ def scored(
 def _alone(
     method: Method, task: Task, parameters: Parameters, seed: int, plan: Any, device: str
 ) -> dict[str, Any]:
-    """A fit through the door, timed."""
-    synchronize(device)
-    started = time.perf_counter()
-    model = method.fit(task.train, parameters, seed=seed, device=device, quick=plan.quick)
-    synchronize(device)
-    seconds = time.perf_counter() - started
-    trained, shipped = _numbers_of_estimator(model)
+    """A fit by the estimator, timed."""
+    fit = partial(method.fit, task.train, parameters, seed=seed, device=device, quick=plan.quick)
+    seconds, model = timed(fit, device)
+    trained, shipped = estimator_sizes(model)
     return {
         "parameters": method.parameters(parameters, quick=plan.quick),
         "test": float(model.score(task.test.X, task.test.y)),
@@ -197,15 +184,20 @@ def _alone(
     }
 
 
-def _numbers_of_estimator(model: Any) -> tuple[int, int]:
-    """Numbers trained and numbers shipped; for scikit-learn's models they are the same."""
+def estimator_sizes(model: Any) -> tuple[int, int]:
+    """Trainable parameters, and parameters that must be stored to predict.
+
+    Of a pipeline of scikit-learn those of its last step; a scaler before it stores two per column.
+    """
     if hasattr(model, "n_trained_"):
         return model.n_trained_, model.n_shipped_
-    last = model[-1]
-    layers = zip(last.coefs_, last.intercepts_, strict=True) if hasattr(last, "coefs_") else ()
-    matrices = [array for pair in layers for array in pair] or [last.coef_, last.intercept_]
-    total = sum(array.size for array in matrices)
-    return total, total
+    first, *_, last = getattr(model, "regressor_", model)
+    if hasattr(last, "coefs_"):
+        arrays = [*last.coefs_, *last.intercepts_]
+    else:
+        arrays = [last.coef_, last.intercept_]
+    trained = sum(int(array.size) for array in arrays)
+    return trained, trained + 2 * first.n_features_in_ * isinstance(first, StandardScaler)
 
 
 @dataclass(frozen=True)
@@ -219,31 +211,60 @@ class TableRow:
     scores: Mapping[str, Score]
 
 
-def test_cells(record: Mapping[str, Any], method: str, dataset: str) -> list[dict[str, Any]]:
+def test_cells(record: Content, method: str, dataset: str) -> list[dict[str, Any]]:
     """The cells of a method's fits that were tested, a seed each."""
     prefix = f"test/{method}/{dataset}/"
     return [cell for key, cell in record["cells"].items() if key.startswith(prefix)]
 
 
-def table_rows(record: Mapping[str, Any]) -> list[TableRow]:
-    """What a record says, a row a method."""
-    rows = []
-    for method in METHODS:
-        cells = {name: test_cells(record, method.key, name) for name in record["plan"]["datasets"]}
-        if not any(cells.values()):
-            continue
-        every = [cell for found in cells.values() for cell in found]
-        rows.append(
-            TableRow(
-                method,
-                max(cell["trained"] for cell in every),  # a learned ridge is one more
-                every[0]["shipped"],
-                statistics.median(cell["seconds"] for cell in every),
-                {
-                    dataset: percent([cell["test"] for cell in found])
-                    for dataset, found in cells.items()
-                    if found
-                },
-            )
-        )
-    return rows
+def table_rows(record: Content) -> list[TableRow]:
+    """The rows of a record, one for each of its methods."""
+    datasets = record["plan"]["datasets"]
+    return [
+        _row(method, cells)
+        for method in METHODS
+        if any((cells := {d: test_cells(record, method.key, d) for d in datasets}).values())
+    ]
+
+
+def _row(method: Method, cells: Mapping[str, list[dict[str, Any]]]) -> TableRow:
+    every = [cell for of_dataset in cells.values() for cell in of_dataset]
+    scores = {
+        name: percent([cell["test"] for cell in some]) for name, some in cells.items() if some
+    }
+    return TableRow(
+        method,
+        max(cell["trained"] for cell in every),  # a learned ridge is one more
+        every[0]["shipped"],
+        statistics.median(cell["seconds"] for cell in every),
+        scores,
+    )
+
+
+def paper_table(*records: Content) -> list[str]:
+    """Table 1 from one or more records; each says where it was measured."""
+    datasets = list(dict.fromkeys(name for r in records for name in r["plan"]["datasets"]))
+    header = ["method", "trained", "shipped", "fit", "on", *(f"{NAMES[d]} %" for d in datasets)]
+    rows = [_table_row(row, record, datasets) for record in records for row in table_rows(record)]
+    return markdown(header, rows)
+
+
+def _table_row(row: TableRow, record: Content, datasets: Sequence[str]) -> list[str]:
+    quick, method = record["plan"]["quick"], row.method
+    changed = ", ".join(f"{name}={value}" for name, value in method.quick.items())
+    title = f"{method.title} [quick: {changed}]" if quick and changed else method.title
+    paper = {} if quick else method.paper
+    return [
+        title,
+        f"{row.trained:,}",
+        f"{row.shipped:,}",
+        f"{row.seconds:.2f} s",
+        record["environment"]["device"],
+        *(_score(row.scores.get(dataset), paper.get(dataset)) for dataset in datasets),
+    ]
+
+
+def _score(score: Score | None, paper: float | None) -> str:
+    if score is None:
+        return ""
+    return f"{score} (n = {score.n})" + (f"; paper {paper}" if paper is not None else "")

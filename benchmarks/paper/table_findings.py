@@ -6,28 +6,22 @@ from typing import Any
 from benchmarks.paper import deciding
 from benchmarks.paper.comparison import Difference, Named, against, unpaired
 from benchmarks.paper.deciding import Judgement
-from benchmarks.paper.findings import (
-    Find,
-    Finding,
-    MissingRecordError,
-    Record,
-    Sources,
-    settled,
-)
-from benchmarks.paper.names import NAMES
+from benchmarks.paper.findings import Find, Finding, MissingRecordError, Sources, settled
 from benchmarks.paper.table1 import TableRow, table_rows, test_cells
+from benchmarks.record import Content
+from benchmarks.tasks import NAMES
 
 OURS = "protopinv"
 SAID_NUMBERS = 130_000
 STABLE = 0.01  # relative error of weights that we still call right
 
 
-def tests(record: Record, method: str, dataset: str) -> list[float]:
+def tests(record: Content, method: str, dataset: str) -> list[float]:
     """Percent right of the test set, a seed each."""
     return [100 * cell["test"] for cell in test_cells(record, method, dataset)]
 
 
-def row_of(record: Record, method: str) -> TableRow:
+def row_of(record: Content, method: str) -> TableRow:
     """The row of a method."""
     return next(row for row in table_rows(record) if row.method.key == method)
 
@@ -88,11 +82,11 @@ def ahead_of(*methods: str) -> Find:
         others = [row_of(sources.table, method) for method in methods]
         pairs = [(other, _against(sources, other)) for other in others]
 
-        def decide(found: Named) -> Judgement:
+        def decide(corrected: Named) -> Judgement:
             return deciding.of_all(
                 [
                     deciding.favourable(
-                        [found[name] for name in named],
+                        [corrected[name] for name in named],
                         smaller=ours.shipped < other.shipped,
                         quicker=ours.seconds < other.seconds,
                     )
@@ -117,8 +111,8 @@ def frontier(sources: Sources) -> Finding:
     ]
     pairs = [(row, _against(sources, row)) for row in smaller]
 
-    def decide(found: Named) -> Judgement:
-        rivals = [row for row, named in pairs if not any(found[name].is_more for name in named)]
+    def decide(corrected: Named) -> Judgement:
+        rivals = [row for row, named in pairs if not any(corrected[name].is_more for name in named)]
         if not rivals:
             return "confirmed"
         return "wrong" if any(row.seconds <= ours.seconds for row in rivals) else "different"
@@ -141,8 +135,8 @@ def analytic_methods(sources: Sources) -> Finding:
         for name in elm.scores
     }
 
-    def decide(found: Named) -> Judgement:
-        accuracy = deciding.less(found)
+    def decide(corrected: Named) -> Judgement:
+        accuracy = deciding.less(corrected)
         if accuracy != "confirmed":
             return accuracy
         return "confirmed" if elm.seconds < mlp.seconds else "different"
@@ -170,7 +164,7 @@ def _cost(cell: Mapping[str, Any]) -> str:
     return f"{cell['seconds']:.3f} s (median of {len(cell['all'])}){memory}"
 
 
-def cell_of(record: Record, key: str) -> Mapping[str, Any]:
+def cell_of(record: Content, key: str) -> Mapping[str, Any]:
     """A figure beside the table, if this record has it."""
     if key not in record["cells"]:
         raise MissingRecordError("make paper")
@@ -181,14 +175,14 @@ def cell_of(record: Record, key: str) -> Mapping[str, Any]:
 def positive_ridge(sources: Sources) -> Finding:
     """Whether a positive ridge is enough for Cholesky in float32."""
     cell = cell_of(sources.table, "numerics")
-    errors = {ridge: found["dual"] for ridge, found in cell["errors"].items()}
+    errors = {ridge: forms["dual"] for ridge, forms in cell["errors"].items()}
     return _numerics(errors, cell, "Cholesky")
 
 
 def svd_fallback(sources: Sources) -> Finding:
     """The same by SVD."""
     cell = cell_of(sources.table, "numerics")
-    errors = {ridge: found["svd"] for ridge, found in cell["errors"].items()}
+    errors = {ridge: forms["svd"] for ridge, forms in cell["errors"].items()}
     return _numerics(errors, cell, "SVD")
 
 
@@ -222,8 +216,8 @@ def float32_rows(sources: Sources) -> Finding:
         "MNIST, bfloat16 rows against float32": unpaired(scores["bfloat16 rows"], scores["float32"])
     }
 
-    def decide(found: Named) -> Judgement:
-        harmless = deciding.no_loss(found)
+    def decide(corrected: Named) -> Judgement:
+        harmless = deciding.no_loss(corrected)
         if harmless == "confirmed":
             return "different"  # float32 is not needed for rows
         return "confirmed" if harmless == "wrong" else harmless

@@ -10,14 +10,8 @@ from benchmarks.paper import deciding
 from benchmarks.paper import table_findings as table
 from benchmarks.paper.comparison import Named, different, holm
 from benchmarks.paper.deciding import Judgement
-from benchmarks.paper.findings import (
-    Find,
-    Finding,
-    MissingRecordError,
-    Record,
-    Sources,
-    settled,
-)
+from benchmarks.paper.findings import Find, Finding, MissingRecordError, Sources, settled
+from benchmarks.record import Content
 
 CLAIMS = Path(__file__).with_name("claims.toml")
 
@@ -63,13 +57,13 @@ def _stated(sources: Sources, find: Find) -> Finding:
         return settled("not tested", f"there is no record of it yet; `{missing}` makes one")
 
 
-def verdicts(newest: Mapping[str, Record]) -> list[Verdict]:
+def verdicts(newest: Mapping[str, Content]) -> list[Verdict]:
     """A verdict for each claim; p-values are corrected for all comparisons of all claims."""
     sources = Sources(newest)
     distinct = list(dict.fromkeys(RULES.values()))
     findings = [_stated(sources, find) for find in distinct]
     corrected = holm([finding.compared for finding in findings])
-    told: list[Verdict] = []
+    every: list[Verdict] = []
     first: dict[Find, str] = {}
     for claim in read_claims():
         find = RULES[claim.key]
@@ -77,16 +71,16 @@ def verdicts(newest: Mapping[str, Record]) -> list[Verdict]:
         judgement = findings[number].decide(corrected[number])
         evidence = first.get(find) or _evidence(corrected[number], findings[number].note)
         first.setdefault(find, f"as for *{claim.quote}*")
-        told.append(Verdict(claim, judgement, evidence))
-    return told
+        every.append(Verdict(claim, judgement, evidence))
+    return every
 
 
 def _evidence(compared: Named, note: str) -> str:
-    parts = [f"{name} {found}" if name else str(found) for name, found in compared.items()]
+    parts = [f"{name} {each}" if name else str(each) for name, each in compared.items()]
     return "; ".join([*parts, *([note] if note else [])])
 
 
-def n_comparisons(newest: Mapping[str, Record]) -> int:
+def n_comparisons(newest: Mapping[str, Content]) -> int:
     """How many comparisons the correction is for."""
     sources = Sources(newest)
     return len(different([_stated(sources, find).compared for find in RULES.values()]))

@@ -1,23 +1,20 @@
-"""Rows in the memory of the host, fetched by a GPU for every epoch, against rows that lie there."""
+"""Rows in the memory of the host, which a GPU fetches every epoch, against rows in its memory."""
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.record import Cell, Content, Record, Records
 from benchmarks.scale.rows import FEATURES, make_rows
+from benchmarks.text import markdown, readable
 from protopinv import ArrayRows, ProtoPINVClassifier
-from protopinv.bench.markdown import markdown
-from protopinv.bench.plans import record_name
-from protopinv.bench.record import Cell, Record, Say
-from protopinv.bench.speed_tables import readable
 from protopinv.train.loop import EpochReport
 
 ROWS_AT_A_TIME = 1_000_000
@@ -43,19 +40,16 @@ class FetchPlan:
     quick: bool = False
 
 
-def measure_fetching(
-    plan: FetchPlan, *, folder: Path, fresh: bool = False, say: Say = lambda _: None
-) -> Record:
+def measure_fetching(plan: FetchPlan, records: Records) -> Record:
     """Epochs of both, in one process."""
     content = {"task": "100 features in an array of float32, two classes", **asdict(plan)}
-    name = record_name("scale", "cuda", quick=plan.quick)
-    record = Record(folder, name, content, "cuda", fresh=fresh, say=say)
+    record = records.open("scale", plan=content, device="cuda")
     X, y = _rows(plan.rows)
     for case, options in CASES.items():
         for kind in ("memory", "stream"):
-            work = partial(_epochs, X, y, kind, options)
-            (cell,) = record.cells_of({f"{case}/{kind}": 0}, work)
-            say(f"{case:30} {kind:8} {statistics.median(cell['epoch_seconds']):.4f} s an epoch")
+            cell = record.cell(f"{case}/{kind}", partial(_epochs, X, y, kind, options))
+            seconds = statistics.median(cell["epoch_seconds"])
+            record.say(f"{case:30} {kind:8} {seconds:.4f} s an epoch")
     record.finish()
     return record
 
@@ -72,9 +66,7 @@ def _rows(n: int) -> tuple[NDArray[Any], NDArray[Any]]:
     return X, y
 
 
-def _epochs(
-    X: NDArray[Any], y: NDArray[Any], kind: str, options: Mapping[str, Any], places: Sequence[int]
-) -> Iterator[tuple[int, Cell]]:
+def _epochs(X: NDArray[Any], y: NDArray[Any], kind: str, options: Mapping[str, Any]) -> Cell:
     """Seconds of all epochs but the first two, which compile and capture."""
     import torch
 
@@ -84,23 +76,19 @@ def _epochs(
         torch.cuda.synchronize()
         ends.append(time.perf_counter())
 
-    given = (X, y) if kind == "memory" else (ArrayRows(X, y, memory=0),)
+    data = (X, y) if kind == "memory" else (ArrayRows(X, y, memory=0),)
     torch.cuda.reset_peak_memory_stats()
     began = time.perf_counter()
-    ProtoPINVClassifier(**options).fit(*given, observer=watch)
+    ProtoPINVClassifier(**options).fit(*data, observer=watch)
     epochs = np.diff(ends).tolist()
-    for place in places:
-        yield (
-            place,
-            {
-                "epoch_seconds": epochs[1:] if len(epochs) > 2 else epochs,
-                "first_seconds": ends[0] - began,
-                "gpu_bytes": torch.cuda.max_memory_allocated(),
-            },
-        )
+    return {
+        "epoch_seconds": epochs[1:] if len(epochs) > 2 else epochs,
+        "first_seconds": ends[0] - began,
+        "gpu_bytes": torch.cuda.max_memory_allocated(),
+    }
 
 
-def fetching_table(record: Mapping[str, Any]) -> list[str]:
+def fetching_table(record: Content) -> list[str]:
     """A line for each way to train."""
     rows = []
     for case in CASES:

@@ -1,4 +1,4 @@
-"""Ctrl-C at random moments of a training on the command line: how soon it ends, what it leaves."""
+"""Ctrl-C at random moments of ``protopinv train``: how soon it ends, and what it leaves behind."""
 
 import signal
 import statistics
@@ -6,17 +6,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from protopinv.bench.markdown import markdown
-from protopinv.bench.plans import record_name
-from protopinv.bench.record import Cell, Record, Say
+from benchmarks.record import Cell, Content, Record, Records
+from benchmarks.text import markdown
 from protopinv.files import TEMPORARY
 
 # Seconds after the start of the process between which the moments lie; quick is done sooner.
@@ -34,17 +31,14 @@ class InterruptPlan:
     quick: bool = False
 
 
-def measure_interrupts(
-    plan: InterruptPlan, *, folder: Path, fresh: bool = False, say: Say = lambda _: None
-) -> Record:
+def measure_interrupts(plan: InterruptPlan, records: Records) -> Record:
     """Every effort in turn, over a model that is there."""
-    name = record_name("interrupts", "cpu", quick=plan.quick)
-    record = Record(folder, name, {**asdict(plan)}, "cpu", fresh=fresh, say=say)
+    record = records.open("interrupts", plan=asdict(plan))
     with tempfile.TemporaryDirectory() as place:
         table = _written(plan, Path(place) / "rows.csv")
         for effort in MOMENTS:
             cell = record.cell(effort, partial(_interrupted, plan, table, effort))
-            say(f"{effort}: {cell}")
+            record.say(f"{effort}: {cell}")
     record.finish()
     return record
 
@@ -106,7 +100,7 @@ def _train(table: Path, model: Path, *options: str) -> subprocess.Popen[bytes]:
     )
 
 
-def interrupts_table(record: Mapping[str, Any]) -> list[str]:
+def interrupts_table(record: Content) -> list[str]:
     """A line an effort."""
     rows = [
         [

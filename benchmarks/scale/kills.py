@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -21,11 +20,10 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
+from benchmarks.record import Cell, Content, Record, Records
 from benchmarks.scale.rows import make_rows, write_rows
+from benchmarks.text import markdown
 from protopinv import ProtoPINVClassifier, open_rows
-from protopinv.bench.markdown import markdown
-from protopinv.bench.plans import record_name
-from protopinv.bench.record import Cell, Record, Say
 from protopinv.errors import TrainingError
 
 ROWS = 20_000
@@ -65,19 +63,16 @@ class KillPlan:
     quick: bool = False
 
 
-def measure_kills(
-    plan: KillPlan, *, folder: Path, fresh: bool = False, say: Say = lambda _: None
-) -> Record:
+def measure_kills(plan: KillPlan, records: Records) -> Record:
     """Every kind alone, and the streamed one with two ranks."""
     content = {"task": f"{ROWS:,} rows of 100 features", "kinds": KINDS, **asdict(plan)}
-    name = record_name("kills", "cpu", quick=plan.quick)
-    record = Record(folder, name, content, "cpu", fresh=fresh, say=say)
+    record = records.open("kills", plan=content)
     with tempfile.TemporaryDirectory() as place:
         rows = write_rows(Path(place), ROWS)
         for kind, ranks in [*((kind, 1) for kind in KINDS), ("streamed", 2)]:
             job = _Job(kind, ranks, rows, Path(place) / f"{kind} {ranks}")
             cell = record.cell(f"{kind}/{ranks}", partial(job.survive, plan))
-            say(f"{kind}, {ranks} ranks: {cell}")
+            record.say(f"{kind}, {ranks} ranks: {cell}")
     record.finish()
     return record
 
@@ -110,9 +105,9 @@ class _Job:
                 kills += 1
                 continue
             process.end()
-            found = load_file(self.place / "out")
+            resumed = load_file(self.place / "out")
             runs += 1
-            same += all(torch.equal(found[name], alone[name]) for name in alone)
+            same += all(torch.equal(resumed[name], alone[name]) for name in alone)
             for left in self.place.glob("run*"):
                 left.unlink()
         return {"kills": kills, "runs": runs, "same_bit_for_bit": same, "seconds_alone": length}
@@ -162,14 +157,12 @@ class _Process:
 
 def _family(parent: int) -> list[int]:
     ps = shutil.which("ps") or "ps"
-    listed = subprocess.run(
-        [ps, "--ppid", str(parent), "-o", "pid="], capture_output=True, text=True, check=False
-    )
-    children = map(int, listed.stdout.split())
+    command = [ps, "--ppid", str(parent), "-o", "pid="]
+    children = map(int, subprocess.run(command, capture_output=True, check=False).stdout.split())
     return [parent, *(number for child in children for number in _family(child))]
 
 
-def kills_table(record: Mapping[str, Any]) -> list[str]:
+def kills_table(record: Content) -> list[str]:
     """A line for each kind."""
     lines = []
     for key, cell in record["cells"].items():
@@ -195,9 +188,9 @@ def train(kind: str, rows: Path, checkpoint: str, out: Path) -> None:
     model.fit(*data, checkpoint=path, checkpoint_every="0.05s", resume=path is not None)
     if first:
         parts = [model.bank_.inputs, *model.bank_.hidden, model.bank_.outputs]
-        found = {str(place): part.contiguous() for place, part in enumerate(parts)}
-        found["history"] = torch.from_numpy(np.array(model.history_.loss))
-        save_file(found, out)
+        tensors = {str(place): part.contiguous() for place, part in enumerate(parts)}
+        tensors["history"] = torch.from_numpy(np.array(model.history_.loss))
+        save_file(tensors, out)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
-from protopinv.bench.markdown import markdown
+from benchmarks.record import Content
+from benchmarks.scale.study import epoch
+from benchmarks.text import markdown
 
 FLOAT, DOUBLE = 4, 8
 # Not measured here: what a job on several machines may count on between them.
@@ -15,7 +16,7 @@ LINK_BYTES, LINK_SECONDS = 25e9, 30e-6
 
 @dataclass(frozen=True)
 class Work:
-    """One way to train. ``widths`` are features, hidden layers and outputs."""
+    """One way to train. ``widths`` are those of features, hidden layers and outputs."""
 
     rows: float
     widths: tuple[int, ...]
@@ -24,7 +25,7 @@ class Work:
 
     @property
     def weights(self) -> int:
-        """Numbers of all weight matrices: what travels in a step."""
+        """Numbers of all weight matrices, which ranks exchange in a step."""
         return self.members * sum((a + 1) * b for a, b in pairwise(self.widths))
 
     @property
@@ -76,33 +77,25 @@ def total(seconds: Mapping[str, float]) -> float:
     return max(seconds["computing"], seconds["reading"]) + seconds["messages"]
 
 
-def fitted_cpu(record: Mapping[str, Any]) -> Machine:
+def fitted_cpu(record: Content) -> Machine:
     """From the largest tables: the rate of both networks in memory, and what streaming adds."""
     n = record["plan"]["rows"][-1]
     rates, added = [], []
     for network, widths in WIDTHS.items():
-        seconds = {
-            kind: statistics.median(
-                number
-                for key, cell in record["cells"].items()
-                if key.startswith(f"{kind}/{network}/{n}/")
-                for number in cell["epoch_seconds"]
-            )
-            for kind in ("memory", "stream")
-        }
+        memory, stream = (epoch(record, f"{kind}/{network}/{n}") for kind in ("memory", "stream"))
         work = Work(n, widths)
-        rates.append(work.operations / seconds["memory"])
-        added.append((seconds["stream"] - seconds["memory"]) / work.bytes_read)
+        rates.append(work.operations / memory)
+        added.append((stream - memory) / work.bytes_read)
     return Machine(statistics.mean(rates), 1 / max(1e-12, statistics.mean(added)))
 
 
-def fitted_gpu(record: Mapping[str, Any]) -> Machine:
+def fitted_gpu(record: Content) -> Machine:
     """From full batches: on the GPU for its products, fetched for what the bus brings.
 
     And from small batches what a step takes, solves and update and all, however few its rows.
     """
 
-    def epoch(case: str, kind: str) -> float:
+    def epoch_of(case: str, kind: str) -> float:
         seconds: list[float] = record["cells"][f"{case}/{kind}"]["epoch_seconds"]
         return statistics.median(seconds)
 
@@ -111,9 +104,9 @@ def fitted_gpu(record: Mapping[str, Any]) -> Machine:
     work = Work(n, WIDTHS["1 x 128"])
     steps = n / SMALL_BATCH
     return Machine(
-        work.operations / epoch(full, "memory"),
-        work.bytes_read / epoch(full, "stream"),
-        epoch(small, "memory") / steps,
+        work.operations / epoch_of(full, "memory"),
+        work.bytes_read / epoch_of(full, "stream"),
+        epoch_of(small, "memory") / steps,
     )
 
 

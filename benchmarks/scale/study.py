@@ -1,22 +1,20 @@
 """How training grows with rows, what streaming costs, what a second rank gains."""
 
 import json
-import math
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from benchmarks.record import Cell, Content, Record, Records
 from benchmarks.scale.rows import write_rows
-from protopinv.bench.markdown import markdown
-from protopinv.bench.plans import record_name
-from protopinv.bench.record import Cell, Record, Say
-from protopinv.bench.speed_tables import readable
+from benchmarks.text import markdown, readable
+from benchmarks.timing import exponent
 from protopinv.errors import TrainingError
 
 # All rows a step, so that an epoch is one pass; a small network, whose rows are the most work.
@@ -43,38 +41,30 @@ class ScalePlan:
     quick: bool = False
 
 
-def measure_scale(
-    plan: ScalePlan,
-    *,
-    rows: Path,
-    folder: Path,
-    fresh: bool = False,
-    say: Say = lambda _: None,
-) -> Record:
+def measure_scale(plan: ScalePlan, records: Records, *, rows: Path) -> Record:
     """Every measurement in a process of its own, one at a time."""
     content = {"task": "100 features in Parquet files, float32, two classes", **asdict(plan)}
-    name = record_name("scale", "cpu", quick=plan.quick)
-    record = Record(folder, name, content, "cpu", fresh=fresh, say=say)
+    record = records.open("scale", plan=content)
     for n in plan.rows:
         repeats = plan.repeats if n < plan.rows[-1] else 1
         for repeat in range(repeats):
             for network in plan.networks:
                 for kind in ("stream", "memory"):
                     key = f"{kind}/{network}/{n}/{repeat}"
-                    _cell(record, rows, key, kind, n, NETWORKS[network], say)
+                    _cell(record, rows, key, kind, n, NETWORKS[network])
     for repeat in range(plan.repeats):
         for ranks in (1, 2):
             options = {**NETWORKS["1 x 128"], "threads": 1}
             key = f"ranks/{ranks}/{plan.rows_of_ranks}/{repeat}"
-            _cell(record, rows, key, "stream", plan.rows_of_ranks, options, say, ranks=ranks)
+            _cell(record, rows, key, "stream", plan.rows_of_ranks, options, ranks=ranks)
     n = plan.rows_of_peers
-    mine = _cell(record, rows, f"peer/ours/{n}/0", "stream", n, {"effort": "quick"}, say)
-    asked = {"target": mine["accuracy"] - MARGIN, "longest": plan.longest}
+    mine = _cell(record, rows, f"peer/ours/{n}/0", "stream", n, {"effort": "quick"})
+    aim = {"target": mine["accuracy"] - MARGIN, "longest": plan.longest}
     for peer, package in (("partial_fit", "sklearn"), ("lightgbm", "lightgbm")):
         if find_spec(package) is None:
-            say(f"{peer} is left out: {package} is not installed (extra: study)")
+            record.say(f"{peer} is left out: {package} is not installed (extra: study)")
             continue
-        _cell(record, rows, f"peer/{peer}/{n}/0", peer, n, asked, say)
+        _cell(record, rows, f"peer/{peer}/{n}/0", peer, n, aim)
     record.finish()
     return record
 
@@ -86,19 +76,18 @@ def _cell(
     kind: str,
     n: int,
     options: Mapping[str, Any],
-    say: Say,
     *,
     ranks: int = 1,
 ) -> Cell:
-    made = write_rows(rows, n)
-    (cell,) = record.cells_of({key: 0}, partial(_measured, made, kind, options, ranks))
-    say(f"{key:32} {_short(cell)}")
+    files = write_rows(rows, n)
+    cell = record.cell(key, partial(_measured, files, kind, options, ranks))
+    epochs = cell.get("epoch_seconds")
+    time = f"{statistics.median(epochs):.3f} s an epoch" if epochs else f"{cell['seconds']:.1f} s"
+    record.say(f"{key:32} {time}, {cell['peak_bytes'] / 1e9:.2f} GB")
     return cell
 
 
-def _measured(
-    rows: Path, kind: str, options: Mapping[str, Any], ranks: int, places: Sequence[int]
-) -> Iterator[tuple[int, Cell]]:
+def _measured(rows: Path, kind: str, options: Mapping[str, Any], ranks: int) -> Cell:
     start = [sys.executable, "-m"]
     if ranks > 1:
         start += ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
@@ -106,43 +95,33 @@ def _measured(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise TrainingError(f"A measurement must end well. {kind} did not: {done.stderr[-500:]}")
-    cell = json.loads(done.stdout.strip().splitlines()[-1])
-    for place in places:
-        yield place, cell
+    cell: Cell = json.loads(done.stdout.strip().splitlines()[-1])
+    return cell
 
 
-def _short(cell: Cell) -> str:
-    epochs = cell.get("epoch_seconds")
-    what = f"{statistics.median(epochs):.3f} s an epoch" if epochs else f"{cell['seconds']:.1f} s"
-    return f"{what}, {cell['peak_bytes'] / 1e9:.2f} GB"
-
-
-def epoch(record: Mapping[str, Any], prefix: str) -> float:
+def epoch(record: Content, prefix: str) -> float:
     """The median of all epochs of the measurements under a key."""
-    found: list[float] = [
-        seconds
-        for key, cell in record["cells"].items()
-        if key.startswith(prefix + "/")
-        for seconds in cell["epoch_seconds"]
-    ]
-    return statistics.median(found)
+    return statistics.median(
+        float(seconds) for cell in _under(record, prefix) for seconds in cell["epoch_seconds"]
+    )
 
 
-def peak(record: Mapping[str, Any], prefix: str) -> float:
+def peak(record: Content, prefix: str) -> float:
     """The highest memory of the measurements under a key, in GB."""
-    cells = [cell for key, cell in record["cells"].items() if key.startswith(prefix + "/")]
-    return max(float(cell["peak_bytes"]) for cell in cells) / 1e9
+    return max(float(cell["peak_bytes"]) for cell in _under(record, prefix)) / 1e9
 
 
-def exponent(record: Mapping[str, Any], network: str) -> float:
-    """Of the rows, in the time of a streamed epoch; by least squares of logarithms."""
+def _under(record: Content, prefix: str) -> list[Cell]:
+    return [cell for key, cell in record["cells"].items() if key.startswith(prefix + "/")]
+
+
+def power_of_rows(record: Content, network: str) -> float:
+    """The power of the rows that the time of a streamed epoch grows with."""
     sizes = record["plan"]["rows"]
-    x = [math.log(n) for n in sizes]
-    y = [math.log(epoch(record, f"stream/{network}/{n}")) for n in sizes]
-    return statistics.linear_regression(x, y).slope
+    return exponent(sizes, [epoch(record, f"stream/{network}/{n}") for n in sizes])
 
 
-def scale_tables(record: Mapping[str, Any]) -> dict[str, list[str]]:
+def scale_tables(record: Content) -> dict[str, list[str]]:
     """Growth with rows, ranks, and peers."""
     grown = []
     for network in record["plan"].get("networks", NETWORKS):

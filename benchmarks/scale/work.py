@@ -27,14 +27,14 @@ NAMES = [f"x{number}" for number in range(FEATURES)]
 def ours(folder: Path, options: dict[str, Any], *, in_memory: bool) -> dict[str, Any]:
     """Seconds of every epoch, and before the first."""
     rows = open_rows(folder, "y", memory=0)
-    given = rows.load()[:2] if in_memory else (rows,)
+    data = rows.load()[:2] if in_memory else (rows,)
     began, ends = time.perf_counter(), []
 
     def watch(_: EpochReport) -> None:
         ends.append(time.perf_counter())
 
-    model = ProtoPINVClassifier(random_state=0, **options).fit(*given, observer=watch)
-    found: dict[str, Any] = {
+    model = ProtoPINVClassifier(random_state=0, **options).fit(*data, observer=watch)
+    measured: dict[str, Any] = {
         "epoch_seconds": np.diff(ends).tolist(),
         "first_seconds": ends[0] - began,
         "seconds": time.perf_counter() - began,
@@ -42,8 +42,8 @@ def ours(folder: Path, options: dict[str, Any], *, in_memory: bool) -> dict[str,
     }
     if os.environ.get("RANK", "0") == "0" and options.get("batch_size", "auto") == "auto":
         X, y = held_out()
-        found["accuracy"] = float((model.predict(X) == y).mean())
-    return found
+        measured["accuracy"] = float((model.predict(X) == y).mean())
+    return measured
 
 
 def pieces(folder: Path) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
@@ -136,8 +136,8 @@ def lightgbm(folder: Path, options: dict[str, Any]) -> dict[str, Any]:
     def score() -> float:
         return float(((booster.predict(X) > 0.5) == y).mean())
 
-    found = until(options["target"], options["longest"], score, more)
-    return {**found, "seconds": found["seconds"] + loading, "loading": loading}
+    measured = until(options["target"], options["longest"], score, more)
+    return {**measured, "seconds": measured["seconds"] + loading, "loading": loading}
 
 
 def main() -> None:
@@ -150,12 +150,12 @@ def main() -> None:
 
         torch.set_num_threads(threads)
     if kind in ("memory", "stream"):
-        found = ours(folder, options, in_memory=kind == "memory")
+        measured = ours(folder, options, in_memory=kind == "memory")
     else:
-        found = {"partial_fit": partial_fit, "lightgbm": lightgbm}[kind](folder, options)
-    found["peak_bytes"] = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        measured = {"partial_fit": partial_fit, "lightgbm": lightgbm}[kind](folder, options)
+    measured["peak_bytes"] = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if os.environ.get("RANK", "0") == "0":
-        print(json.dumps(found))
+        print(json.dumps(measured))
 
 
 if __name__ == "__main__":

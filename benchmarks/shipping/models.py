@@ -9,9 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from benchmarks.paper.recipes import RECIPES
+from benchmarks.recipes import RECIPES, SHAPE
 from protopinv import ConvStem, ImageCopies, ProtoPINVClassifier, ProtoPINVRegressor
-from protopinv.bench.shape import SHAPE
 from protopinv.data import load_data
 
 Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]

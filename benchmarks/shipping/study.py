@@ -1,4 +1,4 @@
-"""Formats against Python, sizes, and speed, each in a cell of a record."""
+"""Exports against Python: predictions, sizes, and speed, each in a cell of a record."""
 
 import ctypes
 import json
@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import chdir
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,10 +19,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.record import Cell, Content, Record, Records
 from benchmarks.shipping.models import Shipped, digits, mnist, models, tiny_images
-from protopinv.bench.markdown import markdown
-from protopinv.bench.plans import record_name
-from protopinv.bench.record import Cell, Record, Say
+from benchmarks.text import markdown
+from benchmarks.timing import seconds, timed
 from protopinv.errors import ExportError, MissingExtraError
 from protopinv.estimators.saving import saved_model
 from protopinv.export import describe, quantise
@@ -44,46 +45,41 @@ class ShippingPlan:
     repeats: int = 9
 
 
-def measure_shipping(
-    plan: ShippingPlan, *, folder: Path, fresh: bool = False, say: Say = lambda _: None
-) -> Record:
+def measure_shipping(plan: ShippingPlan, records: Records) -> Record:
     """Train, export, compile, compare."""
     for name in ("gcc", "node", "size"):
         tool(name)
-    name = record_name("shipping", "cpu", quick=plan.quick)
-    record = Record(folder, name, asdict(plan), "cpu", fresh=fresh, say=say)
+    record = records.open("shipping", plan=asdict(plan))
     for key, shipped in models(quick=plan.quick).items():
-        cell = record.cell(key, lambda shipped=shipped: _shipped(shipped, plan))  # type: ignore[misc]
-        say(f"{key}: {json.dumps(cell)}")
+        cell = record.cell(key, partial(_shipped, shipped, plan))
+        record.say(f"{key}: {json.dumps(cell)}")
     for key, hidden in TINY.items():
         shipped = tiny_images(hidden, quick=plan.quick)
-        cell = record.cell(f"16 x 16/{key}", lambda shipped=shipped: _tiny(shipped))  # type: ignore[misc]
-        say(f"16 x 16, {key}: {json.dumps(cell)}")
+        cell = record.cell(f"16 x 16/{key}", partial(_tiny, shipped))
+        record.say(f"16 x 16, {key}: {json.dumps(cell)}")
     if find_spec("emlearn") is None:
-        say("emlearn is left out: it is not installed (extra: study)")
+        record.say("emlearn is left out: it is not installed (extra: study)")
     else:
         for key in ("mnist", "digits"):
-            record.cell(f"emlearn/{key}", lambda key=key: _emlearn(key, plan))  # type: ignore[misc]
+            record.cell(f"emlearn/{key}", partial(_emlearn, key, plan))
     record.finish()
     return record
 
 
 def tool(name: str) -> str:
-    """Where a program is."""
-    found = shutil.which(name)
-    if found is None:
-        raise MissingExtraError(f"This study runs what it exports. {name} is not here. Install it.")
-    return found
+    """The path of a program."""
+    path = shutil.which(name)
+    if path is None:
+        raise MissingExtraError(f"This study runs its exports. {name} is not here. Install it.")
+    return path
 
 
 def _shipped(shipped: Shipped, plan: ShippingPlan) -> Cell:
     X, y, X_test, y_test = shipped.rows()
-    began = time.perf_counter()
-    model = shipped.estimator.fit(X, y)
-    seconds = time.perf_counter() - began
+    fit_seconds, model = timed(partial(shipped.estimator.fit, X, y))
     flat = X_test.reshape(len(X_test), -1)
-    found: dict[str, Any] = {
-        "fit_seconds": seconds,
+    cell: Cell = {
+        "fit_seconds": fit_seconds,
         "score": float(model.score(X_test, y_test)),
         "layers": list(model.network_.sizes),
         "numbers": model.n_shipped_,
@@ -93,28 +89,28 @@ def _shipped(shipped: Shipped, plan: ShippingPlan) -> Cell:
         for dtype in ("float32", "float16", "int8"):
             path = place / "small.safetensors"
             written = model.export(path, dtype=dtype, X=X_test, y=y_test)
-            found[f"file {dtype}"] = {"bytes": written.file_bytes, **written.change}
+            cell[f"file {dtype}"] = {"bytes": written.file_bytes, **written.change}
         for kind, run in (("onnx", _onnx), ("c", _c), ("mjs", _javascript)):
             outputs = run(model, flat, place)
-            found[kind] = _difference(model, flat, outputs)
-            found[kind]["bytes"] = (place / f"net.{kind}").stat().st_size
-        found["c"] |= _memory(place / "net.c")
-        found["int8"] = _whole(model, X, X_test, y_test, place)
-        found["operations"] = describe(saved_model(model)).operations
-        found["speed"] = _speed(model, flat, place, plan)
-    return found
+            cell[kind] = _difference(model, flat, outputs)
+            cell[kind]["bytes"] = (place / f"net.{kind}").stat().st_size
+        cell["c"] |= _memory(place / "net.c")
+        cell["int8"] = _int8(model, X, X_test, y_test, place)
+        cell["operations"] = describe(saved_model(model)).operations
+        cell["speed"] = _speed(model, flat, place, plan)
+    return cell
 
 
-def _difference(model: Any, X: NDArray[Any], found: NDArray[Any]) -> dict[str, Any]:
-    """Answers of a format next to those of Python."""
+def _difference(model: Any, X: NDArray[Any], exported: NDArray[Any]) -> dict[str, Any]:
+    """Predictions of a format next to those of Python."""
     if isinstance(model.objective_, Numbers):
-        wanted = model.predict(X).reshape(len(X), -1)
-        return {"largest_relative": float(np.abs(found / wanted - 1).max())}
-    wanted = model.predict_proba(X)
-    classes = wanted.argmax(1) == found.argmax(1)
-    labels = ((wanted > 0.5) == (found > 0.5)).mean(1) == 1
-    same = classes if np.allclose(wanted.sum(1), 1) else labels
-    return {"largest": float(np.abs(found - wanted).max()), "same_labels": float(same.mean())}
+        ours = model.predict(X).reshape(len(X), -1)
+        return {"largest_relative": float(np.abs(exported / ours - 1).max())}
+    ours = model.predict_proba(X)
+    classes = ours.argmax(1) == exported.argmax(1)
+    labels = ((ours > 0.5) == (exported > 0.5)).mean(1) == 1
+    same = classes if np.allclose(ours.sum(1), 1) else labels
+    return {"largest": float(np.abs(exported - ours).max()), "same_labels": float(same.mean())}
 
 
 def _onnx(model: Any, X: NDArray[Any], place: Path) -> NDArray[Any]:
@@ -144,11 +140,10 @@ def _compile(source: Path, extra: str = "") -> ctypes.CDLL:
 
 
 def _run_c(library: ctypes.CDLL, X: NDArray[Any], k: int) -> NDArray[np.float32]:
-    rows, found = np.ascontiguousarray(X, dtype=np.float32), np.empty((len(X), k), np.float32)
-    library.many(
-        rows.ctypes.data_as(ctypes.c_void_p), found.ctypes.data_as(ctypes.c_void_p), len(rows)
-    )
-    return found
+    rows, outputs = np.ascontiguousarray(X, dtype=np.float32), np.empty((len(X), k), np.float32)
+    pointers = (array.ctypes.data_as(ctypes.c_void_p) for array in (rows, outputs))
+    library.many(*pointers, len(rows))
+    return outputs
 
 
 def _c(model: Any, X: NDArray[Any], place: Path) -> NDArray[Any]:
@@ -172,57 +167,55 @@ def _javascript(model: Any, X: NDArray[Any], place: Path) -> NDArray[Any]:
         'import * as net from "./net.mjs";\n'
         'import { readFileSync, writeFileSync } from "node:fs";\n'
         f'const rows = JSON.parse(readFileSync("{place}/rows.json"));\n'
-        "const found = net.predictProba ? net.predictProba(rows) : net.predict(rows);\n"
-        f'writeFileSync("{place}/found.json", JSON.stringify(found));\n'
+        "const outputs = net.predictProba ? net.predictProba(rows) : net.predict(rows);\n"
+        f'writeFileSync("{place}/outputs.json", JSON.stringify(outputs));\n'
     )
     subprocess.run([tool("node"), str(place / "use.mjs")], check=True)
-    found = np.array(json.loads((place / "found.json").read_text()))
-    return found.reshape(len(X), -1)
+    outputs = np.array(json.loads((place / "outputs.json").read_text()))
+    return outputs.reshape(len(X), -1)
 
 
 def _memory(source: Path) -> dict[str, int]:
     """Bytes of code and constants in flash, and of memory, compiled for size on this machine."""
-    made = source.with_suffix(".o")
-    subprocess.run([tool("gcc"), *STRICT, "-Os", "-c", str(source), "-o", str(made)], check=True)
-    return _sections(made)
+    compiled = source.with_suffix(".o")
+    command = [tool("gcc"), *STRICT, "-Os", "-c", str(source), "-o", str(compiled)]
+    subprocess.run(command, check=True)
+    return _sections(compiled)
 
 
-def _sections(made: Path) -> dict[str, int]:
-    told = subprocess.run(
-        [tool("size"), "-A", str(made)], check=True, capture_output=True, text=True
-    ).stdout
+def _sections(compiled: Path) -> dict[str, int]:
+    command = [tool("size"), "-A", str(compiled)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     sizes = {"code": 0, "constants": 0, "ram": 0}
-    kinds = {".text": "code", ".rodata": "constants", ".data": "ram", ".bss": "ram"}
-    for line in told.splitlines():
+    for line in text.splitlines():
         parts = line.split()
-        if len(parts) != 3:
-            continue
-        for start, kind in kinds.items():
-            # tables of pointers are data that never change, for whoever links a program
-            if parts[0].startswith(".data.rel.ro"):
-                sizes["constants"] += int(parts[1])
-                break
-            if parts[0] == start or parts[0].startswith(f"{start}."):
-                sizes[kind] += int(parts[1])
-                break
+        if len(parts) == 3 and (kind := _kind_of(parts[0])):
+            sizes[kind] += int(parts[1])
     return sizes
 
 
-def _whole(
+def _kind_of(section: str) -> str | None:
+    """Where a section of a compiled file lies on a device."""
+    if section.startswith(".data.rel.ro"):
+        return "constants"  # tables of pointers never change once a program is linked
+    kinds = {".text": "code", ".rodata": "constants", ".data": "ram", ".bss": "ram"}
+    return next((k for start, k in kinds.items() if f"{section}.".startswith(f"{start}.")), None)
+
+
+def _int8(
     model: Any, X: NDArray[Any], X_test: NDArray[Any], y_test: NDArray[Any], place: Path
 ) -> dict[str, Any]:
-    seen = X[:: max(1, len(X) // CALIBRATION)]
+    """C with whole numbers: whether it gives the bits of its emulator, its scores and its sizes."""
+    path, rows = place / "int8_net.c", X[:: max(1, len(X) // CALIBRATION)]
     try:
-        written = model.export(
-            place / "whole.c", dtype="int8", calibration=seen, X=X_test, y=y_test
-        )
+        written = model.export(path, dtype="int8", calibration=rows, X=X_test, y=y_test)
     except ExportError as error:
         return {"refused": str(error)}
     flat = X_test.reshape(len(X_test), -1)
-    emulator = quantise(describe(saved_model(model)), seen.reshape(len(seen), -1).astype(float))
-    found = _run_c(_compile(place / "whole.c"), flat, model.objective_.n_outputs)
-    same = bool((found == emulator.outputs(flat).astype(np.float32)).all())
-    return {"same_bits": same, **dict(written.change), **_memory(place / "whole.c")}
+    emulator = quantise(describe(saved_model(model)), rows.reshape(len(rows), -1).astype(float))
+    outputs = _run_c(_compile(path), flat, model.objective_.n_outputs)
+    same = bool((outputs == emulator.outputs(flat).astype(np.float32)).all())
+    return {"same_bits": same, **dict(written.change), **_memory(path)}
 
 
 def _speed(model: Any, X: NDArray[Any], place: Path, plan: ShippingPlan) -> dict[str, float]:
@@ -253,29 +246,24 @@ def _speed(model: Any, X: NDArray[Any], place: Path, plan: ShippingPlan) -> dict
     ways["onnxruntime"] = lambda: session.run(None, {"X": rows})
     library = _compile(place / "net.c")
     ways["C"] = lambda: _run_c(library, rows, k)
-    if (place / "whole.c").exists():
-        whole = _compile(place / "whole.c")
-        ways["C, int8"] = lambda: _run_c(whole, rows, k)
+    if (place / "int8_net.c").exists():
+        int8 = _compile(place / "int8_net.c")
+        ways["C, int8"] = lambda: _run_c(int8, rows, k)
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(plan.repeats):
         for name, way in ways.items():
             time.sleep(REST)
             way()
-            for _ in range(CALLS):
-                began = time.perf_counter()
-                way()
-                times[name].append(time.perf_counter() - began)
-    return {name: 1e3 * statistics.median(found) for name, found in times.items()}
+            times[name] += [seconds(way) for _ in range(CALLS)]
+    return {name: 1e3 * statistics.median(each) for name, each in times.items()}
 
 
 def _tiny(shipped: Shipped) -> Cell:
     X, y, X_test, y_test = shipped.rows()
-    began = time.perf_counter()
-    model = shipped.estimator.fit(X, y)
-    seconds = time.perf_counter() - began
+    fit_seconds, model = timed(partial(shipped.estimator.fit, X, y))
     with TemporaryDirectory() as name:
-        whole = _whole(model, X, X_test, y_test, Path(name))
-    return {"fit_seconds": seconds, "numbers": model.n_shipped_, **whole}
+        int8 = _int8(model, X, X_test, y_test, Path(name))
+    return {"fit_seconds": fit_seconds, "numbers": model.n_shipped_, **int8}
 
 
 def _emlearn(key: str, plan: ShippingPlan) -> Cell:
@@ -296,69 +284,50 @@ def _emlearn(key: str, plan: ShippingPlan) -> Cell:
             '#include "peer.h"\nint use(const float *x);\n'
             f"int use(const float *x) {{ return peer_predict(x, {X.shape[1]}); }}\n"
         )
-        made = place / "peer.o"
+        compiled = place / "peer.o"
         flags = ["-std=c99", "-Os", "-ffunction-sections", f"-I{emlearn.includedir}"]
-        subprocess.run(
-            [tool("gcc"), *flags, "-c", str(place / "peer.c"), "-o", str(made)], check=True
-        )
-        sizes = _sections(made)
+        command = [tool("gcc"), *flags, "-c", str(place / "peer.c"), "-o", str(compiled)]
+        subprocess.run(command, check=True)
+        sizes = _sections(compiled)
     return {"score": float(peer.score(X_test / scale, y_test)), "width": width, **sizes}
 
 
-def shipping_tables(record: Mapping[str, Any]) -> dict[str, list[str]]:
+SPEEDS = ("protopinv", "scikit-learn", "onnxruntime", "C", "C, int8")
+
+
+def shipping_tables(record: Content) -> dict[str, list[str]]:
     """Agreement, sizes, speed, and 16 x 16 pixels."""
     cells = record["cells"]
-    whole = {key: cell for key, cell in cells.items() if "onnx" in cell}
-    agreement = []
-    for key, cell in whole.items():
-        row = [key, f"{100 * cell['score']:.2f}"]
-        for kind in ("onnx", "c", "mjs"):
-            part = cell[kind]
-            largest = part.get("largest", part.get("largest_relative"))
-            labels = f", {100 * part['same_labels']:.2f} %" if "same_labels" in part else ""
-            row.append(f"{largest:.1e}{labels}")
-        agreement.append([*row, _told(cell["int8"])])
-    sizes = []
-    for key, cell in whole.items():
-        flash = cell["c"]["code"] + cell["c"]["constants"]
-        row = [key, *(_kb(cell[f"file {dtype}"]["bytes"]) for dtype in ("float32", "int8"))]
-        row += [_kb(cell["onnx"]["bytes"]), _kb(flash), _kb(cell["c"]["ram"])]
-        if "refused" in cell["int8"]:
-            row += ["-", "-", "-"]
-        else:
-            part = cell["int8"]
-            row += [_kb(part["code"] + part["constants"]), _kb(part["ram"]), f"{part['code']:,} B"]
-        sizes.append([*row, f"{cell['operations']:,}"])
-    speed = []
-    names = ["protopinv", "scikit-learn", "onnxruntime", "C", "C, int8"]
-    for key, cell in whole.items():
-        times = cell["speed"]
-        speed.append([key, *(f"{times[n]:.2f}" if n in times else "-" for n in names)])
-    tiny = []
-    for key, cell in cells.items():
-        if key.startswith("16 x 16/"):
-            flash = _kb(cell["code"] + cell["constants"])
-            scores = [f"{100 * cell[name]:.2f}" for name in ("accuracy_before", "accuracy_after")]
-            tiny.append([key.removeprefix("16 x 16/"), flash, _kb(cell["ram"]), *scores])
-    peers = []
-    for key, cell in cells.items():
-        if key.startswith("emlearn/"):
-            flash = _kb(cell["code"] + cell["constants"])
-            row = [key.removeprefix("emlearn/"), str(cell["width"]), f"{100 * cell['score']:.2f}"]
-            peers.append([*row, flash, _kb(cell["ram"])])
+    exported = {key: cell for key, cell in cells.items() if "onnx" in cell}
+    tiny, peers = (
+        [row(key.removeprefix(start), cell) for key, cell in cells.items() if key.startswith(start)]
+        for start, row in (("16 x 16/", _tiny_row), ("emlearn/", _peer_row))
+    )
     files = ["file, float32", "file, int8", "ONNX", "C flash", "C RAM"]
-    whole_numbers = ["int8 flash", "int8 RAM", "of it code", "operations a row"]
+    int8 = ["int8 flash", "int8 RAM", "of it code", "operations a row"]
     head = ["", "test score", "ONNX", "C, float32", "JavaScript", "C, int8"]
     return {
-        "agreement": markdown(head, agreement),
-        "sizes": markdown(["", *files, *whole_numbers], sizes),
-        "speed": markdown(["", *names], speed),
+        "agreement": markdown(head, [_agreement(key, cell) for key, cell in exported.items()]),
+        "sizes": markdown(
+            ["", *files, *int8], [_sizes(key, cell) for key, cell in exported.items()]
+        ),
+        "speed": markdown(["", *SPEEDS], [_speeds(key, cell) for key, cell in exported.items()]),
         "tiny": markdown(["hidden units", "flash", "RAM", "float64", "int8"], tiny),
         "emlearn": markdown(["emlearn", "hidden units", "accuracy", "flash", "RAM"], peers),
     }
 
 
-def _told(part: Mapping[str, Any]) -> str:
+def _agreement(key: str, cell: Cell) -> list[str]:
+    row = [key, f"{100 * cell['score']:.2f}"]
+    for kind in ("onnx", "c", "mjs"):
+        part = cell[kind]
+        largest = part.get("largest", part.get("largest_relative"))
+        labels = f", {100 * part['same_labels']:.2f} %" if "same_labels" in part else ""
+        row.append(f"{largest:.1e}{labels}")
+    return [*row, _change(cell["int8"])]
+
+
+def _change(part: Mapping[str, Any]) -> str:
     if "refused" in part:
         return "refused"
     bits = "bit for bit its emulator" if part["same_bits"] else "not its emulator"
@@ -367,6 +336,36 @@ def _told(part: Mapping[str, Any]) -> str:
             change = 100 * (part[f"{name}_after"] - part[f"{name}_before"])
             return f"{bits}, {change:+.2f}"
     return bits
+
+
+def _sizes(key: str, cell: Cell) -> list[str]:
+    row = [key, *(_kb(cell[f"file {dtype}"]["bytes"]) for dtype in ("float32", "int8"))]
+    row += [_kb(cell["onnx"]["bytes"]), _flash(cell["c"]), _kb(cell["c"]["ram"])]
+    int8 = cell["int8"]
+    if "refused" in int8:
+        row += ["-", "-", "-"]
+    else:
+        row += [_flash(int8), _kb(int8["ram"]), f"{int8['code']:,} B"]
+    return [*row, f"{cell['operations']:,}"]
+
+
+def _speeds(key: str, cell: Cell) -> list[str]:
+    times = cell["speed"]
+    return [key, *(f"{times[n]:.2f}" if n in times else "-" for n in SPEEDS)]
+
+
+def _tiny_row(key: str, cell: Cell) -> list[str]:
+    scores = [f"{100 * cell[name]:.2f}" for name in ("accuracy_before", "accuracy_after")]
+    return [key, _flash(cell), _kb(cell["ram"]), *scores]
+
+
+def _peer_row(key: str, cell: Cell) -> list[str]:
+    score = f"{100 * cell['score']:.2f}"
+    return [key, str(cell["width"]), score, _flash(cell), _kb(cell["ram"])]
+
+
+def _flash(cell: Cell) -> str:
+    return _kb(cell["code"] + cell["constants"])
 
 
 def _kb(n: int) -> str:

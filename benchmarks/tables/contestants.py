@@ -1,4 +1,4 @@
-"""Who meets on the tables: every contestant at its defaults, for every task.
+"""The contestants on tables: each at its defaults, for every task.
 
 Networks, machines and linear models get scaled columns; ours and trees get them as they came.
 Where a contestant takes one target only, there is a model for each.
@@ -35,7 +35,7 @@ MOST_ROWS_OF_KERNELS = 25_000
 
 @dataclass(frozen=True)
 class Contestant:
-    """How it is made; ``labels`` and ``numbers`` say whether it takes several at once."""
+    """Builders of its models; ``labels`` and ``numbers`` say whether these take several at once."""
 
     classifier: Build
     regressor: Build
@@ -63,7 +63,7 @@ def _built(who: Contestant, task: Task, *, several: bool, seed: int) -> Any:
 
 
 def why_not(name: str, rows: int) -> str | None:
-    """Why a contestant stays away from a table; None if it comes."""
+    """Why a contestant is left out on a table; None if it is not."""
     most = CONTESTANTS[name].most_rows
     if most is not None and rows > most:
         return f"kernel methods are left out above {most:,} rows"
@@ -72,12 +72,12 @@ def why_not(name: str, rows: int) -> str | None:
 
 def versions_of_peers(names: Sequence[str]) -> dict[str, str]:
     """By package; raises MissingExtraError if one of them is not installed."""
-    found = {}
+    versions = {}
     for name in names:
         for package in CONTESTANTS[name].packages:
             require(package, extra="study", why=f"The contestant {name}")
-            found[package] = version(package)
-    return found
+            versions[package] = version(package)
+    return versions
 
 
 def _ours(estimator: Callable[..., Any], effort: str) -> Build:
@@ -89,30 +89,35 @@ def _scaled(estimator: Callable[..., Any]) -> Build:
 
 
 def _both_scaled(estimator: Callable[..., Any]) -> Build:
-    """With scaled targets too: networks and machines take their unit for granted."""
+    """A model with scaled targets too: networks and machines assume a unit."""
     inner = _scaled(estimator)
     return lambda seed: TransformedTargetRegressor(inner(seed), transformer=StandardScaler())
 
 
-def _package(package: str, estimator: str, **given: Any) -> Build:
-    """An estimator of an optional package, which is imported when it is made.
+def _package(
+    package: str,
+    estimator: str,
+    *,
+    seed_name: str = "random_state",
+    threads_name: str = "n_jobs",
+    **options: Any,
+) -> Build:
+    """An estimator of an optional package, which is imported when a model is built.
 
-    Everybody has as many threads as torch: with more than there are free cores small steps crawl.
+    All have as many threads as torch: with more than there are free cores small steps crawl.
     """
-    seed_name = given.pop("seed_name", "random_state")
-    threads_name = given.pop("threads_name", "n_jobs")
 
     def made(seed: int) -> Any:
         module = require(package, extra="study", why=f"The contestant {package}")
         shared = {seed_name: seed, threads_name: torch.get_num_threads()}
-        return getattr(module, estimator)(**given, **shared)
+        return getattr(module, estimator)(**options, **shared)
 
     return made
 
 
 def _pytabkit(estimator: str) -> Build:
-    settings = {"device": "cpu", "n_cv": 1, "verbosity": 0, "threads_name": "n_threads"}
-    build = _package("pytabkit", estimator, **settings)
+    options: dict[str, Any] = {"device": "cpu", "n_cv": 1, "verbosity": 0}
+    build = _package("pytabkit", estimator, threads_name="n_threads", **options)
 
     def made(seed: int) -> Any:
         for name in ("lightning", "lightning.pytorch", "pytorch_lightning"):

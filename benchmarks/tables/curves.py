@@ -1,7 +1,7 @@
-"""Learning curves: what more rows of the same table give, at everybody's defaults.
+"""Learning curves: scores at default settings after more and more rows of the same table.
 
-A seed shuffles a table. Its last rows are for the test, and the first so many for training, so a
-larger sample holds every smaller one. Sizes lie close together where rules of ours change.
+A seed shuffles a table. Its last rows are for the test and its first ones for training, so a larger
+sample holds every smaller one. Sizes lie close together where rules of ours change.
 """
 
 import math
@@ -11,20 +11,18 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from benchmarks.choices import require_some
+from benchmarks.plans import require_counts, require_some
+from benchmarks.record import Cell, Content, Record, Records
 from benchmarks.side_by_side import side_by_side
 from benchmarks.tables import packaged
 from benchmarks.tables.contest import fit_and_score, quiet
 from benchmarks.tables.contestants import CONTESTANTS, build, versions_of_peers
 from benchmarks.tables.scoring import MEASURES
 from benchmarks.tables.suite import Table, suite
-from protopinv.bench.markdown import markdown
-from protopinv.bench.plans import record_name, require_counts
-from protopinv.bench.record import Cell, Record, Say
+from benchmarks.text import markdown
 from protopinv.errors import ConfigError
 
 # Three with classes, three with numbers, of 20,000 rows or more.
@@ -35,7 +33,7 @@ MOST_TEST_ROWS = 5_000
 
 @dataclass(frozen=True)
 class CurvePlan:
-    """Who learns what, from how many rows."""
+    """The contestants, the tables, and the numbers of rows."""
 
     contestants: tuple[str, ...] = ("quick", "balanced", "scikit-mlp", "lightgbm", "linear")
     tables: tuple[str, ...] = TABLES
@@ -68,26 +66,18 @@ class Lesson:
         return f"{self.table.name}/{self.who}/{self.size}/seed{self.seed}"
 
 
-def measure_curves(
-    plan: CurvePlan,
-    *,
-    wheels: Path | None,
-    folder: Path,
-    fresh: bool = False,
-    say: Say = lambda _: None,
-) -> Record:
+def measure_curves(plan: CurvePlan, records: Records, *, wheels: Path | None) -> Record:
     """Scores after every sample, on rows that none of them holds."""
     loaders = suite(wheels, with_packages=wheels is not None)
     require_some("tables", plan.tables, tuple(loaders))
     packaged.require_packages(plan.tables)
     peers = versions_of_peers(plan.contestants)
     content = {"task": "Scores after more and more rows", **asdict(plan), "peers": peers}
-    name = record_name("curves", "cpu", quick=plan.quick)
-    record = Record(folder, name, content, "cpu", fresh=fresh, say=say)
+    record = records.open("curves", plan=content)
 
     def tell(lesson: Lesson, cell: Cell) -> None:
         measure = MEASURES[cell["task"]][0]
-        say(f"{lesson.key}: {measure} {cell[measure]:.4f}, {cell['fit_seconds']:.2f} s")
+        record.say(f"{lesson.key}: {measure} {cell[measure]:.4f}, {cell['fit_seconds']:.2f} s")
 
     for table_name in plan.tables:
         table = loaders[table_name]()
@@ -120,29 +110,29 @@ def learn(lesson: Lesson) -> Cell:
         test = test[np.isin(table.y[test], table.y[train])]
         table = replace(table, y=np.searchsorted(np.unique(table.y[train]), table.y))
     with quiet():
-        found = fit_and_score(table, model, train, test)
-    return {"task": table.task, "rows": lesson.size, **found}
+        measured = fit_and_score(table, model, train, test)
+    return {"task": table.task, "rows": lesson.size, **measured}
 
 
 Curves = dict[str, dict[str, dict[int, list[float]]]]
 
 
-def curves_of(record: Mapping[str, Any], measure: str | None = None) -> Curves:
-    """By table, contestant and rows: a score for each seed. Tables without the measure are left.
+def curves_of(record: Content, measure: str | None = None) -> Curves:
+    """By table, contestant and rows: a score for each seed, where there is one.
 
     Contestants come in the order of the plan, whatever was measured first.
     """
-    found: Curves = {}
+    curves: Curves = {}
     for key, cell in record["cells"].items():
         table, who, _, _ = key.split("/")
         name = measure or MEASURES[cell["task"]][0]
         if name in cell:
-            by_rows = found.setdefault(table, {}).setdefault(who, {})
+            by_rows = curves.setdefault(table, {}).setdefault(who, {})
             by_rows.setdefault(cell["rows"], []).append(cell[name])
     order = record["plan"]["contestants"]
     return {
         table: {who: by_name[who] for who in order if who in by_name}
-        for table, by_name in found.items()
+        for table, by_name in curves.items()
     }
 
 
@@ -157,7 +147,7 @@ def largest_step_down(curve: Mapping[int, Sequence[float]]) -> tuple[float, int]
     return falls[worst], sizes[worst]
 
 
-def curve_tables(record: Mapping[str, Any]) -> list[str]:
+def curve_tables(record: Content) -> list[str]:
     """The mean of every table, contestant and size, and where a curve falls most."""
     lines: list[str] = []
     curves = curves_of(record)

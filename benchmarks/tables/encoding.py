@@ -52,5 +52,5 @@ def encode_frame(frame: Any) -> NDArray[np.float64]:
 def _one_hot(column: Sequence[Any]) -> NDArray[np.float64]:
     text = np.array([str(value) for value in column])
     values = np.unique(text)
-    kept = values[1:] if len(values) == 2 else values
-    return np.asarray(text[:, None] == kept, dtype=np.float64)
+    columns = values[1:] if len(values) == 2 else values
+    return np.asarray(text[:, None] == columns, dtype=np.float64)

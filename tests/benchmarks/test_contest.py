@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_multilabel_classification
 
+from benchmarks.record import Records
 from benchmarks.rules import CHANGES, DEFAULTS, measure_rules, usual
 from benchmarks.tables import contest, contestants
 from benchmarks.tables.contest import (
@@ -67,7 +68,7 @@ def test_a_contest_of_the_command_line_is_kept_and_goes_on(tmp_path: Path) -> No
     path.write_text(json.dumps({**record, "finished": False}))
     plan = ContestPlan(("quick", "linear"), tables=("wine", "diabetes"), quick=True)
     said: list[str] = []
-    again = measure_contest(plan, wheels=None, folder=tmp_path, say=said.append)
+    again = measure_contest(plan, Records(tmp_path, say=said.append), wheels=None)
     assert (again.path, again.kept) == (path, 3)
     assert len(again.cells) == 4
     assert again.cells["wine/quick/seed0"] == wine
@@ -77,7 +78,7 @@ def test_a_contest_of_the_command_line_is_kept_and_goes_on(tmp_path: Path) -> No
 def test_fits_beside_each_other_give_the_same_scores(tmp_path: Path) -> None:
     given = {"contestants": ("linear", "svm"), "tables": ("wine", "diabetes"), "seeds": 2}
     alone, beside = (
-        measure_contest(ContestPlan(jobs=jobs, **given), wheels=None, folder=tmp_path / str(jobs))
+        measure_contest(ContestPlan(jobs=jobs, **given), Records(tmp_path / str(jobs)), wheels=None)
         for jobs in (1, 2)
     )
     assert (alone.content["plan"]["jobs"], beside.content["plan"]["jobs"]) == (1, 2)
@@ -94,7 +95,7 @@ def test_tables_made_to_be_imbalanced_keep_their_names(
     monkeypatch.setattr(contest, "tables_of", lambda *_: {"imbalanced/wine": loader})
     for jobs in (1, 2):
         plan = ContestPlan(("linear",), seeds=1, jobs=jobs, imbalanced=True)
-        record = measure_contest(plan, wheels=None, folder=tmp_path / str(jobs))
+        record = measure_contest(plan, Records(tmp_path / str(jobs)), wheels=None)
         assert list(record.cells) == ["imbalanced/wine/linear/seed0"]
 
 
@@ -120,7 +121,7 @@ def test_only_tables_of_the_half_can_be_named(tmp_path: Path) -> None:
         ({"imbalanced": True}, "imbalanced tables are in a wheel"),
     ):
         with pytest.raises(ConfigError, match=message):
-            measure_contest(ContestPlan(**plan), wheels=None, folder=tmp_path)
+            measure_contest(ContestPlan(**plan), Records(tmp_path), wheels=None)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -130,7 +131,7 @@ def test_a_missing_peer_is_named_before_any_work(
     monkeypatch.setitem(sys.modules, "catboost", None)
     plan = ContestPlan(contestants=("linear", "catboost"), tables=("wine",))
     with pytest.raises(MissingExtraError, match=r"catboost needs .*protopinv\[study\]"):
-        measure_contest(plan, wheels=None, folder=tmp_path)
+        measure_contest(plan, Records(tmp_path), wheels=None)
     assert list(tmp_path.iterdir()) == []
     assert versions_of_peers(("quick", "linear")) == {}
 
@@ -236,13 +237,13 @@ def test_rules_are_measured_one_at_a_time(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("benchmarks.rules.CHANGES", short)
     monkeypatch.setattr("benchmarks.rules.ONLY_CLASSES", ("smoothing",))
     monkeypatch.setattr(contest, "QUICK_ROWS", 60)
-    given = {"wheels": None, "folder": tmp_path, "names": ("diabetes",), "jobs": 1, "quick": True}
-    record = measure_rules(**given)
+    given = {"wheels": None, "tables": ("diabetes",), "jobs": 1, "quick": True}
+    record = measure_rules(Records(tmp_path), **given)
     assert record.content["finished"]
     assert set(record.cells) == {f"diabetes/{label}/seed0" for label in short}
     assert "one class" in record.cells["diabetes/smoothing/seed0"]["skipped"]
     assert "r2" in record.cells["diabetes/no look/seed0"]
-    assert measure_rules(**given).kept == 3
+    assert measure_rules(Records(tmp_path), **given).kept == 3
 
 
 def test_a_change_of_a_rule_leaves_the_others(wine: Table) -> None:

@@ -11,7 +11,8 @@ from benchmarks.continual.learners import RecursiveRidge
 from benchmarks.continual.study import PARTS, RIVER, ContinualPlan, measure_continual
 from benchmarks.continual.text import TABLES
 from benchmarks.continual.tried import VARIANTS
-from protopinv.bench.tasks import Rows, Task
+from benchmarks.record import Records
+from benchmarks.tasks import Rows, Task
 from protopinv.errors import ConfigError
 
 
@@ -38,9 +39,9 @@ def test_every_part_is_measured_kept_and_told(images: Task, part: str, tmp_path:
     if part == RIVER:
         pytest.importorskip("river", reason="needs river, of the extra study")
     plan = ContinualPlan(part, ("mnist",), seeds=1, quick=True)
-    record = measure_continual(plan, device="cpu", folder=tmp_path)
+    record = measure_continual(plan, Records(tmp_path), device="cpu")
     assert all(0 <= cell.get("accuracy", 0.5) <= 1 for cell in record.cells.values())
-    again = measure_continual(plan, device="cpu", folder=tmp_path)
+    again = measure_continual(plan, Records(tmp_path), device="cpu")
     assert again.kept == len(record.cells)
     lines = TABLES[part](record.content)
     assert len(lines) > 2
@@ -74,8 +75,8 @@ def test_the_peer_loses_nothing_over_stages(images: Task) -> None:
     X, y = images.train.X, images.train.y
     one, parts = (RecursiveRidge(0, "cpu", stem=False) for _ in range(2))
     for learner in (one, parts):
-        learner._begin(X)
-        learner._begin = lambda _: None  # type: ignore[method-assign]
+        learner._begin(X, y)
+        learner._begin = lambda *_: None  # type: ignore[method-assign]
     one.learn(X, y)
     for label in range(10):
         parts.learn(X[y == label], y[y == label])
@@ -96,7 +97,7 @@ def test_the_page_has_a_section_and_a_figure_for_every_part(images: Task, tmp_pa
     newest = {}
     for part in ("classes", "drift"):
         plan = ContinualPlan(part, ("mnist",), seeds=1, quick=True)
-        record = measure_continual(plan, device="cpu", folder=tmp_path)
+        record = measure_continual(plan, Records(tmp_path), device="cpu")
         newest[f"continual-{part}-cpu"] = {**record.content, "file": record.path.name}
     text, figures = continual_page(newest)
     assert set(figures) == {"continual-classes.svg", "continual-drift.svg"}
@@ -107,4 +108,4 @@ def test_the_page_has_a_section_and_a_figure_for_every_part(images: Task, tmp_pa
 def test_tables_need_their_wheels() -> None:
     plan = ContinualPlan("defaults", ("satimage",), seeds=1)
     with pytest.raises(ConfigError, match="Use --wheels"):
-        measure_continual(plan, device="cpu", folder=Path("nowhere"))
+        measure_continual(plan, Records(Path("nowhere")), device="cpu")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.record import Records
 from benchmarks.tables import curves
 from benchmarks.tables.curves import (
     CurvePlan,
@@ -23,7 +24,7 @@ from protopinv.errors import ConfigError
 
 def test_curves_are_measured_kept_and_told(tmp_path: Path) -> None:
     plan = CurvePlan(("linear", "svm"), tables=("wine", "diabetes"), quick=True)
-    record = measure_curves(plan, wheels=None, folder=tmp_path)
+    record = measure_curves(plan, Records(tmp_path), wheels=None)
     sizes = {"wine": (100,), "diabetes": (100, 150)}  # 178 rows less the test leave 143
     assert set(record.cells) == {
         f"{table}/{who}/{size}/seed0"
@@ -32,7 +33,7 @@ def test_curves_are_measured_kept_and_told(tmp_path: Path) -> None:
         for who in ("linear", "svm")
     }
     assert record.cells["wine/linear/100/seed0"]["accuracy"] > 0.9
-    assert measure_curves(plan, wheels=None, folder=tmp_path).kept == 6
+    assert measure_curves(plan, Records(tmp_path), wheels=None).kept == 6
     found = curves_of(record.content)
     assert list(found["diabetes"]["svm"]) == [150, 100]
     assert list(curves_of(record.content, "log_loss")) == ["wine"]
@@ -87,7 +88,7 @@ def test_bad_plans_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="sizes must be 1 or more"):
         CurvePlan(sizes=())
     with pytest.raises(ConfigError, match="tables must be some of"):
-        measure_curves(CurvePlan(tables=("moon",)), wheels=None, folder=tmp_path)
+        measure_curves(CurvePlan(tables=("moon",)), Records(tmp_path), wheels=None)
     assert list(tmp_path.iterdir()) == []
 
 

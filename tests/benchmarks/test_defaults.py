@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import tasks
 from benchmarks.images import defaults
 from benchmarks.images.defaults import DefaultsPlan, defaults_table, measure_defaults
+from benchmarks.record import Records
 from protopinv import ProtoPINVClassifier
-from protopinv.bench import tasks
 from protopinv.errors import ConfigError
 
 
@@ -22,7 +23,7 @@ def test_defaults_are_measured_and_told(tmp_path: Path, monkeypatch: pytest.Monk
     short = partial(ProtoPINVClassifier, max_epochs=15, stem=None, n_prototypes=40)
     monkeypatch.setattr(defaults, "ProtoPINVClassifier", short)
     plan = DefaultsPlan(("mnist",), ("quick",), quick=True)
-    record = measure_defaults(plan, device="cpu", folder=tmp_path)
+    record = measure_defaults(plan, Records(tmp_path), device="cpu")
     tasks.load_task.cache_clear()
     cell = record.cells["mnist/quick/seed0"]
     assert cell["accuracy"] > 0.6

@@ -8,20 +8,22 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from benchmarks.continual.decays import RECENT, best, chosen_always, chosen_first
-from benchmarks.continual.drift import DECAYS, _followed
+from benchmarks.continual.drift import DECAYS, PEERS, STREAMS, OneByOne, Stream, _followed, peer
 from benchmarks.continual.river_text import (
     LEARNING,
+    RECENT,
     ahead_of,
+    best,
+    chosen_always,
+    chosen_first,
     is_error,
     river_tables,
     scores_of,
     tracks_of,
 )
-from benchmarks.continual.streams import PEERS, STREAMS, OneByOne, Stream, peer
 from benchmarks.continual.study import RIVER, ContinualPlan
-from protopinv.bench.record import newest_records
-from protopinv.bench.tasks import Rows
+from benchmarks.record import newest_records
+from benchmarks.tasks import Rows
 from protopinv.errors import MissingExtraError
 
 RECORDS = Path(__file__).parents[2] / "benchmarks" / "records"

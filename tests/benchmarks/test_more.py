@@ -9,8 +9,8 @@ import pytest
 from benchmarks.images.accuracy import corrected_meetings, winner_of
 from benchmarks.images.contenders import ROWS
 from benchmarks.images.more import MorePlan, enlarged, more_found
-from benchmarks.paper.names import NAMES
-from protopinv.bench.record import newest_records
+from benchmarks.record import newest_records
+from benchmarks.tasks import NAMES
 
 ROOT = Path(__file__).parents[2]
 NEWEST = newest_records(ROOT / "benchmarks" / "records")

@@ -10,7 +10,7 @@ from forked import Started
 from benchmarks.scale.kills import KillPlan, _Job
 from benchmarks.scale.model import Machine, Work, fitted_cpu, total
 from benchmarks.scale.rows import make_rows, write_rows
-from benchmarks.scale.study import exponent
+from benchmarks.scale.study import power_of_rows
 
 
 def test_rows_are_the_same_whenever_they_are_made(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_rates_are_fitted_to_the_record() -> None:
     found = fitted_cpu(record)
     assert found.operations == pytest.approx(5e9)
     assert found.read == pytest.approx(2e9)
-    assert exponent(record, "1 x 128") == pytest.approx(1.0)
+    assert power_of_rows(record, "1 x 128") == pytest.approx(1.0)
 
 
 def test_a_quick_run_measures_everything_there_is(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from random import Random
 
 from benchmarks.paper.methods import between
 from benchmarks.paper.search import one_by_one, search, take_over
-from protopinv.bench.record import Record
+from benchmarks.record import Record
 from protopinv.errors import TrainingError
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.record import Records
 from benchmarks.tables import small
 from benchmarks.tables.shipped import ShippedPlan, measure_shipped, shipped_table
 from benchmarks.tables.small import SmallPlan, measure_small, small_tables
@@ -19,7 +20,7 @@ def test_small_tables_are_measured_and_told(tmp_path: Path, monkeypatch) -> None
     short = partial(ProtoPINVClassifier, max_epochs=20)  # types are checked here, which takes time
     monkeypatch.setattr(small, "ProtoPINVClassifier", short)
     plan = SmallPlan(tables=("iris",), repeats=1, quick=True)
-    record = measure_small(plan, wheels=None, folder=tmp_path)
+    record = measure_small(plan, Records(tmp_path), wheels=None)
     kept = json.loads(record.path.read_text())
     assert set(kept["cells"]) == {"table/iris", "members/iris", "processes", "grid"}
     iris = kept["cells"]["table/iris"]
@@ -36,12 +37,12 @@ def test_small_tables_are_measured_and_told(tmp_path: Path, monkeypatch) -> None
 def test_tables_without_classes_are_refused(tmp_path: Path) -> None:
     for name in ("moon", "diabetes"):
         with pytest.raises(ConfigError, match=f"tables must be some of breast_cancer.*Got {name}"):
-            measure_small(SmallPlan(tables=(name,)), wheels=None, folder=tmp_path)
+            measure_small(SmallPlan(tables=(name,)), Records(tmp_path), wheels=None)
 
 
 def test_what_is_shipped_is_weighed_and_told(tmp_path: Path) -> None:
     plan = ShippedPlan(tables=("iris",), quick=True)
-    record = measure_shipped(plan, folder=tmp_path)
+    record = measure_shipped(plan, Records(tmp_path))
     cells = {key.split("/")[1]: cell for key, cell in record.cells.items()}
     assert set(cells) == {"quick", "balanced", "best", "scikit-mlp"}
     assert cells["scikit-mlp"]["numbers"] == 4 * 100 + 100 + 100 * 3 + 3 + 2 * 4

@@ -17,7 +17,7 @@ from forked import Started
 from benchmarks.cli import app
 from benchmarks.paper.evidence import Ablations
 from benchmarks.paper.splits import load_rows
-from protopinv.bench.tasks import load_task
+from benchmarks.tasks import load_task
 from protopinv.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]

@@ -17,17 +17,15 @@ from benchmarks.paper.ablations import (
     run_key,
     settings_of,
 )
-from benchmarks.paper.evidence import Ablations, rank_correlation
+from benchmarks.paper.evidence import Ablations, rank_correlation, sweep_tables
 from benchmarks.paper.methods import METHODS
-from benchmarks.paper.names import NAMES
-from benchmarks.paper.recipes import RECIPES
 from benchmarks.paper.sweeps import SWEEPS
-from benchmarks.paper.table1 import table_rows
-from benchmarks.paper.text import paper_table, sweep_tables
+from benchmarks.paper.table1 import paper_table, table_rows
 from benchmarks.paper.verdicts import RULES, Verdict, read_claims, verdicts
-from protopinv.bench.record import newest_records
-from protopinv.bench.scores import percent
-from protopinv.bench.shape import SHAPE
+from benchmarks.recipes import RECIPES, SHAPE
+from benchmarks.record import newest_records
+from benchmarks.tasks import NAMES
+from benchmarks.text import percent
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "benchmarks" / "records"

@@ -8,7 +8,7 @@ import pytest
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 COMMANDS = ["demo", "train", "tune", "predict", "evaluate", "inspect", "report", "export"]
-COMMANDS += ["diagnose", "data", "bench"]
+COMMANDS += ["diagnose", "data"]
 PROGRAM = """
 import sys
 from protopinv.cli import main

@@ -6,8 +6,8 @@ import torch
 from sklearn.base import clone
 from torch import Generator
 
+from benchmarks.baselines.mlp import MLPBaselineClassifier
 from protopinv import ConvStem, ProtoPINVClassifier, load
-from protopinv.baselines import MLPBaselineClassifier
 from protopinv.data import load_data
 from protopinv.errors import ConfigError, DataError
 from protopinv.features import Stem, fit_stem, map_side

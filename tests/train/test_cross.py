@@ -8,8 +8,8 @@ import torch
 from protopinv.train.model import train_model
 from protopinv.train.source import Source
 
+from benchmarks.baselines.mlp import MLPBaselineClassifier
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
-from protopinv.baselines import MLPBaselineClassifier
 from protopinv.errors import ConfigError
 from protopinv.objective import Classes
 from protopinv.train.bank_step import BankStep

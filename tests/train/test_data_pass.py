@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Generator
 
+from benchmarks.baselines.mlp import MLPBaselineClassifier
 from protopinv import ProtoPINVClassifier
-from protopinv.baselines import MLPBaselineClassifier
 from protopinv.data import load_data
 from protopinv.errors import SlowRowsWarning
 from protopinv.network import propagate

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from protopinv import __version__
-from protopinv.cli.bench import bench
 from protopinv.cli.data import data
 from protopinv.cli.demo import demo
 from protopinv.cli.diagnose import diagnose
@@ -30,7 +29,6 @@ app = typer.Typer(
 )
 for command in (demo, train, tune, predict, evaluate, inspect, report, export, diagnose, data):
     app.command()(command)
-app.add_typer(bench, name="bench")
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,0 +1,1 @@
+"""Other methods behind the estimators' interface, to compare with."""

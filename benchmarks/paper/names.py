@@ -1,3 +1,0 @@
-"""How data sets are called in tables."""
-
-NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion"}

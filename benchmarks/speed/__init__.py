@@ -1,0 +1,1 @@
+"""How fast it is here, against peers and against what the machine could do."""
