@@ -199,7 +199,7 @@ def with_state(model: Model, state: State) -> Model:
             "the rows, or fit again."
         )
     config = replace(model.config, n_prototypes=state.bank.n_prototypes)
-    features = _cut(model.features, state.memory)
+    features = without_ignored(model.features, state.memory)
     return replace(
         model,
         network=merged_network(state.bank, features, state.objective, config, model.calibration),
@@ -213,8 +213,8 @@ def with_state(model: Model, state: State) -> Model:
     )
 
 
-def _cut(features: FeatureMap, memory: Memory) -> FeatureMap:
-    """The feature map, without what the network must not look at."""
+def without_ignored(features: FeatureMap, memory: Memory) -> FeatureMap:
+    """The feature map without the directions that the network ignores since a class was added."""
     if not memory.is_cut or memory.basis is None:
         return features
     inside = memory.basis @ memory.basis.T
