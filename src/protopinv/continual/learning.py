@@ -85,8 +85,9 @@ def learn(
 def _stretches(source: RowSource) -> Iterator[MemoryRows]:
     """Rows to learn at a time, those of a table with text as a frame."""
     pieces: list[Any] = []
+    read = source.frames if source.is_framed else source.read
     for block in source.blocks:
-        for piece in source.frames(block, Wanted(rows_a_piece(source))):
+        for piece in read(block, Wanted(rows_a_piece(source))):
             mass_of(block, piece)  # raises for what is no weight
             if not source.is_framed:
                 check_features(source, block, piece)
