@@ -1,8 +1,14 @@
-"""Panels of lines or points; matplotlib is imported when something is drawn."""
+"""Panels of lines or points as matplotlib Figures, and Figures as files or as parts of a page.
 
+Matplotlib is imported when something is drawn.
+"""
+
+import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import escape
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +20,8 @@ if TYPE_CHECKING:
 PANEL_INCHES = (3.4, 2.7)
 FEW_VALUES = 10
 MANY_SERIES = 5
-# Text as outlines and a fixed salt: the same data give the same file on every machine.
+# Text as outlines and a fixed salt: the same data give the same file on every machine. A dollar
+# sign in the name of a column is a dollar sign.
 STYLE = {
     "font.size": 8,
     "axes.spines.top": False,
@@ -22,12 +29,28 @@ STYLE = {
     "axes.grid": True,
     "grid.alpha": 0.3,
     "svg.hashsalt": "protopinv",
+    "text.parse_math": False,
+}
+# Colours of matplotlib's default style, and the variables of a page's style sheet that take their
+# places. Black text has no colour in the file and takes that of the style sheet.
+PAGE_COLOURS = {
+    "#1f77b4": "var(--s0)",
+    "#ff7f0e": "var(--s1)",
+    "#2ca02c": "var(--s2)",
+    "#d62728": "var(--s3)",
+    "#9467bd": "var(--s4)",
+    "#8c564b": "var(--s5)",
+    "#000000": "var(--quiet)",
+    "#b0b0b0": "var(--quiet)",
 }
 
 
 @dataclass(frozen=True)
 class Series:
-    """Points with a name; ``spread`` is drawn as error bars, ``joined`` points as a line."""
+    """Points with a name; ``spread`` is drawn as error bars, ``joined`` points as a line.
+
+    A ``faint`` line stands behind the others, in the colour of the series of that number.
+    """
 
     label: str
     x: Sequence[float | str]
@@ -35,6 +58,7 @@ class Series:
     spread: Sequence[float] | None = None
     joined: bool = True
     names: Sequence[str] | None = None
+    faint: int | None = None
 
 
 @dataclass(frozen=True)
@@ -49,11 +73,12 @@ class Panel:
     legend: bool = True
 
 
-def plot(panels: Sequence[Panel], columns: int) -> "Figure":
-    """All panels in a grid of so many columns."""
+def plot(
+    panels: Sequence[Panel], columns: int, inches: tuple[float, float] = PANEL_INCHES
+) -> "Figure":
+    """All panels in a grid of so many columns, each so large."""
     rows = -(-len(panels) // columns)
-    size = (columns * PANEL_INCHES[0], rows * PANEL_INCHES[1])
-    with empty_figure(size) as figure:
+    with empty_figure((columns * inches[0], rows * inches[1])) as figure:
         for index, panel in enumerate(panels):
             _draw(figure.add_subplot(rows, columns, index + 1), panel)
     return figure
@@ -71,16 +96,52 @@ def empty_figure(size: tuple[float, float]) -> Iterator["Figure"]:
 
 def save_figure(figure: "Figure", kind: str = "svg") -> bytes:
     """The figure as the bytes of a file, the same every time."""
+    return _saved(figure, kind, STYLE, {"Date": None} if kind == "svg" else None)
+
+
+def page_figure(figure: "Figure", title: str) -> str:
+    """The figure as SVG inside a page: text stays text, and the page's style sheet colours it.
+
+    Ids of shapes derive from the ``title``, which is read to those who cannot see the figure.
+    """
+    style = {**STYLE, "svg.fonttype": "none", "svg.hashsalt": title}
+    silent = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # a browser has letters that our font lacks
+        text = _saved(figure, "svg", style, silent, transparent=True).decode()
+    head, _, drawing = text[text.index("<svg") :].partition(">")
+    box = re.findall(r'viewBox="[^"]*"', head)[0]
+    drawing = re.sub(r"<!--.*?-->\s*|<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)
+    drawing = re.sub(r'<g id="[^"]*">', "<g>", drawing).replace("xlink:href", "href")
+    for colour, variable in PAGE_COLOURS.items():
+        drawing = drawing.replace(colour, variable)
+    name = escape(title)
+    return f'<svg class="chart" {box} role="img" aria-label="{name}"><title>{name}</title>{drawing}'
+
+
+def _saved(
+    figure: "Figure", kind: str, style: dict[str, Any], metadata: Any, **options: Any
+) -> bytes:
     matplotlib = require("matplotlib", extra="report", why="Drawing a figure")
     buffer = BytesIO()
-    with matplotlib.rc_context(STYLE):
-        figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    with matplotlib.rc_context(style):
+        figure.savefig(buffer, format=kind, metadata=metadata, **options)
     return buffer.getvalue()
 
 
 def _draw(axes: Any, panel: Panel) -> None:
     for series in panel.series:
-        if series.joined:
+        if series.faint is not None:
+            axes.plot(
+                series.x,
+                series.y,
+                f"C{series.faint}",
+                label=series.label,
+                linewidth=0.6,
+                alpha=0.4,
+                zorder=1.5,
+            )
+        elif series.joined:
             marker = "o" if len(series.x) <= 20 else None
             axes.errorbar(
                 series.x,
@@ -104,7 +165,7 @@ def _draw(axes: Any, panel: Panel) -> None:
     axes.set_ylabel(panel.y_label)
     if panel.legend and len(panel.series) > 1:
         beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
-        many = len(panel.series) > MANY_SERIES
+        many = sum(not series.label.startswith("_") for series in panel.series) > MANY_SERIES
         axes.legend(fontsize=7, frameon=False, **(beside if many else {}))
 
 
