@@ -26,7 +26,7 @@ from benchmarks.record import Cell, Content, Record, Records, Say
 from benchmarks.text import markdown
 from protopinv import ProtoPINVClassifier, load
 from protopinv.errors import CheckpointError, ModelFileError, ProtoPINVError
-from protopinv.estimators import evaluate
+from protopinv import evaluate
 from protopinv.estimators.saving import saved_model
 from protopinv.export.card import card
 from protopinv.model_file import DTYPES, made_up

@@ -8,14 +8,16 @@ if TYPE_CHECKING:
     from protopinv.bank import Bank
     from protopinv.estimators import (
         ConvStem,
-        Evaluation,
         ImageCopies,
-        LabelEvaluation,
-        NumberEvaluation,
         ProtoPINVClassifier,
         ProtoPINVRegressor,
-        evaluate,
         load,
+    )
+    from protopinv.evaluation import (
+        Evaluation,
+        LabelEvaluation,
+        NumberEvaluation,
+        evaluate,
     )
     from protopinv.features import FeatureMap
     from protopinv.network import Network
@@ -31,19 +33,19 @@ _HOME = {
     "Bank": "protopinv.bank",
     "BatchRows": "protopinv.rows",
     "ConvStem": "protopinv.estimators",
-    "Evaluation": "protopinv.estimators",
+    "Evaluation": "protopinv.evaluation",
     "FeatureMap": "protopinv.features",
     "History": "protopinv.train.history",
     "ImageCopies": "protopinv.estimators",
-    "LabelEvaluation": "protopinv.estimators",
+    "LabelEvaluation": "protopinv.evaluation",
     "Network": "protopinv.network",
-    "NumberEvaluation": "protopinv.estimators",
+    "NumberEvaluation": "protopinv.evaluation",
     "ProtoPINVClassifier": "protopinv.estimators",
     "ProtoPINVRegressor": "protopinv.estimators",
     "RowSource": "protopinv.rows",
     "TrainConfig": "protopinv.train.config",
     "Tuned": "protopinv.tuning",
-    "evaluate": "protopinv.estimators",
+    "evaluate": "protopinv.evaluation",
     "load": "protopinv.estimators",
     "open_rows": "protopinv.rows",
     "ridge_solve": "protopinv.solve",

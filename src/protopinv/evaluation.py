@@ -15,7 +15,7 @@ from sklearn.utils.validation import column_or_1d
 from protopinv.errors import DataError
 from protopinv.estimators.rows import checked_weight, data_errors, exact_targets, plain_labels
 from protopinv.model import Model
-from protopinv.objective import Labels, Numbers
+from protopinv.objective import Labels, Numbers, Objective
 from protopinv.train.targets import few
 
 # Bins of equal width for the calibration curve.
@@ -108,8 +108,8 @@ class NumberEvaluation:
 class Predictions:
     """Predictions of a model for rows whose targets are known, and the loss of each row.
 
-    Targets are checked; those of numbers have a column each, like their predictions, and
-    empty probabilities. The loss is the cross-entropy, or the squared error in units of the variance.
+    Targets are checked. Numbers have a column for each target, and no probabilities. The loss is
+    the cross-entropy, or the squared error over the variance.
     """
 
     model: Model
@@ -147,8 +147,8 @@ def predictions(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Pr
     if isinstance(model.objective, Numbers):
         predicted = predicted.reshape(outputs.shape)
         truth = _true_numbers(y, predicted.shape)
-        spread = np.maximum(truth.std(axis=0), np.finfo(np.float64).tiny)
-        losses = np.square((predicted - truth) / spread).mean(axis=1)
+        spread = truth.std(axis=0)
+        losses = np.square((predicted - truth) / np.where(spread > 0, spread, 1)).mean(axis=1)
         return Predictions(model, truth, predicted, np.empty((0, 0)), losses, weight)
     probabilities = model.probabilities(outputs)
     if isinstance(model.objective, Labels):
@@ -173,6 +173,16 @@ def score(rows: Predictions) -> Any:
     return _score_classes(rows)
 
 
+def plain_score(
+    objective: Objective, truth: NDArray[Any], predicted: NDArray[Any], weight: Any = None
+) -> float:
+    """What ``score`` of the estimators gives: accuracy (of all labels at once), or the mean R2."""
+    if isinstance(objective, Numbers):
+        return float(metrics.r2_score(truth, predicted, sample_weight=weight))
+    right = (truth == predicted).reshape(len(truth), -1).all(axis=1)
+    return float(np.average(right, weights=weight))
+
+
 def _score_classes(rows: Predictions) -> Evaluation:
     classes = rows.model.classes
     confusion = metrics.confusion_matrix(
@@ -184,7 +194,7 @@ def _score_classes(rows: Predictions) -> Evaluation:
     curve = calibration_curve(rows.probabilities.max(axis=1), right, rows.weight)
     return Evaluation(
         n_rows=_counts(rows.weight.sum()),
-        accuracy=float(np.average(right, weights=rows.weight)),
+        accuracy=plain_score(rows.model.objective, rows.truth, rows.predicted, rows.weight),
         log_loss=float(np.average(rows.losses, weights=rows.weight)),
         per_class=_class_scores(rows, classes.tolist(), labels=classes),
         confusion=_counts(confusion),
@@ -195,7 +205,7 @@ def _score_classes(rows: Predictions) -> Evaluation:
 
 
 def _score_labels(rows: Predictions) -> LabelEvaluation:
-    right = (rows.truth == rows.predicted).mean(axis=1)
+    right = rows.truth == rows.predicted
     scores = _class_scores(rows, list(range(rows.truth.shape[1])))
     micro = metrics.f1_score(
         rows.truth, rows.predicted, average="micro", zero_division=0, sample_weight=rows.weight
@@ -206,8 +216,8 @@ def _score_labels(rows: Predictions) -> LabelEvaluation:
         n_rows=_counts(rows.weight.sum()),
         micro_f1=float(micro),
         macro_f1=float(np.mean([label.f1 for label in scores])),
-        accuracy=float(np.average(right == 1, weights=rows.weight)),
-        label_accuracy=float(np.average(right, weights=rows.weight)),
+        accuracy=plain_score(rows.model.objective, rows.truth, rows.predicted, rows.weight),
+        label_accuracy=float(np.average(right.mean(axis=1), weights=rows.weight)),
         log_loss=float(np.average(rows.losses, weights=rows.weight)),
         per_label=scores,
         calibration_error=calibration_error(curve),

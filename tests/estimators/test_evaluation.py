@@ -7,7 +7,8 @@ from sklearn.metrics import accuracy_score, log_loss
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, evaluate
 from protopinv.errors import DataError
-from protopinv.estimators.evaluation import calibration_error
+from protopinv.evaluation import calibration_curve
+from protopinv.evaluation import calibration_error as error_of_curve
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,11 @@ def test_lengths_must_agree(model: ProtoPINVClassifier, blobs) -> None:
     X, _ = blobs
     with pytest.raises(DataError, match=r"X has 90 rows, y has 1\. Check how"):
         evaluate(model, X, ["a"])
+
+
+def calibration_error(sure: Any, right: Any, weight: Any = None) -> float:
+    weight = np.ones(len(sure)) if weight is None else weight
+    return error_of_curve(calibration_curve(sure, right, weight))
 
 
 def test_calibration_error_is_how_far_sure_is_from_right() -> None:

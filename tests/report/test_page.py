@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from datetime import date
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
+from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, evaluate, load
 from protopinv.errors import ConfigError, OutputError
 from protopinv.export.text import js_floats
 from protopinv.model_file import made_up
@@ -23,7 +24,8 @@ from protopinv.network import mean_network
 from protopinv.report import live as live_room
 from protopinv.report import write_report
 from protopinv.report.live import TYPICAL_ROWS, first_network
-from protopinv.report.prototypes import prototypes_of
+from protopinv.report.page import NAMES
+from protopinv.report.prototypes import number, prototypes_of
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 TODAY = date(2026, 11, 18)
@@ -105,7 +107,7 @@ def test_names_of_strangers_are_text(table, tmp_path: Path) -> None:
 def test_a_model_without_prototypes_or_rows_has_a_page(table, tmp_path: Path) -> None:
     table.save(tmp_path / "small.safetensors", bank=False, examples=False)
     text = page_of(load(tmp_path / "small.safetensors"), tmp_path / "page.html")
-    assert "How it was trained" in text
+    assert "<h2>Training</h2>" in text
     assert "Nearest prototypes" not in text
 
 
@@ -116,6 +118,38 @@ def test_several_labels_have_a_page(tmp_path: Path) -> None:
     text = page_of(model, tmp_path / "page.html", X, labels)
     assert "micro f1" in text
     assert "label 1" in text
+
+
+def test_a_page_has_the_numbers_of_evaluate_and_score(table, houses, tmp_path: Path) -> None:
+    numbers = np.random.default_rng(1).normal(size=(300, 4)) * [1, 10, 0.1, 1]
+    for model, (X, y), first in (
+        (table, people(), "accuracy"),
+        (houses, (numbers, numbers[:, 0]), "r2"),
+    ):
+        text = page_of(model, tmp_path / "page.html", X, y)
+        cells = dict(re.findall(r"<tr><th>([^<]*)</th><td>([^<]*)</td></tr>", text))
+        result = evaluate(model, X, y)
+        for name, value in vars(result).items():
+            if isinstance(value, float):
+                assert cells[NAMES.get(name, name.replace("_", " "))] == number(value)
+        assert getattr(result, first) == pytest.approx(model.score(X, y), abs=1e-12)
+
+
+def test_charts_take_their_colours_from_the_page_and_names_as_they_are(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = np.where(X[:, 0] > 0, "$x$", "是")
+    frame = pd.DataFrame(X, columns=["price $ in $", "价格"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = ProtoPINVClassifier(**SMALL).fit(frame, y)
+        text = page_of(model, tmp_path / "page.html", frame, y)
+    charts = re.findall(r'<svg class="chart".*?</svg>', text, flags=re.DOTALL)
+    assert len(charts) >= 3
+    for chart in charts:
+        assert "var(--s0)" in chart
+        assert not re.search(r"#[0-9a-f]{6}", chart)
+        assert "<title>" in chart
+        assert "<text" in chart
 
 
 def test_targets_need_rows(houses, tmp_path: Path) -> None:
@@ -152,7 +186,7 @@ def test_a_stem_sees_its_pictures_as_the_prototypes() -> None:
 
 def test_the_first_bank_alone_is_as_sure_as_the_mean(table) -> None:
     """Its last layer is that share of the mean's which belongs to it."""
-    alone, n = first_network(table), table.bank_.n_members
+    alone, n = first_network(table.model_), table.bank_.n_members
     whole = table.network_.weights[-1]
     rows = slice(1, len(alone.weights[-1]))
     assert (alone.weights[-1][rows] / n - whole[rows]).abs().max() < 1e-9 * whole.abs().max()
@@ -166,7 +200,7 @@ def test_the_first_bank_of_a_model_that_went_on_is_its_own() -> None:
     model.set_params(early_stopping=False).fit(X[y < 9], y[y < 9]).partial_fit(X[y == 9], y[y == 9])
     rows = torch.from_numpy(X[:50])
     rows = rows if model.front_ is None else model.front_.features(rows)
-    torch.testing.assert_close(first_network(model)(rows), model.network_(rows))
+    torch.testing.assert_close(first_network(model.model_)(rows), model.network_(rows))
 
 
 def test_the_command_writes_a_page_and_says_how_large(table, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from protopinv.report import (
     plot_confusion,
     plot_history,
     plot_importance,
+    plot_predictions,
     plot_prototypes,
     prototypes_of,
     save_figure,
@@ -119,6 +120,20 @@ def test_a_column_of_noise_is_worth_less_than_the_one_that_decides() -> None:
     assert noise == pytest.approx(0, abs=0.05)
     assert colour > 0.3
     drawn(figure)
+
+
+def test_predictions_of_numbers_are_counted_in_a_grid(blobs) -> None:
+    X, _ = blobs
+    model = ProtoPINVRegressor(**SMALL).fit(X, X[:, :2])
+    figure = plot_predictions(model, X, X[:, :2])
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["predicted against true target 0", "predicted against true target 1"]
+    drawn(figure)
+
+
+def test_classes_have_no_picture_of_numbers(model: ProtoPINVClassifier, iris) -> None:
+    with pytest.raises(ConfigError, match="Got a ProtoPINVClassifier that predicts none"):
+        plot_predictions(model, *iris)
 
 
 @pytest.mark.parametrize("plot", [plot_confusion, plot_calibration])

@@ -17,15 +17,15 @@ SHOWN = 5
 def demo(as_json: AsJson = False) -> None:
     """Watch a network train on handwritten digits."""
     say("Loading torch and 1,797 handwritten digits ...")
-    from protopinv import estimators
+    from protopinv import ProtoPINVClassifier, evaluation
     from protopinv.data import load_data
 
     training, test = load_data("digits", split="train"), load_data("digits", split="test")
-    estimator = estimators.ProtoPINVClassifier(
+    estimator = ProtoPINVClassifier(
         scaling="global", input_noise=0.4, random_state=0, verbose=1
     )
     estimator.fit(training.X, training.y)
-    result = estimators.evaluate(estimator, test.X, test.y)
+    result = evaluation.evaluate(estimator, test.X, test.y)
     if not as_json:
         print(f"\n{_drawn(estimator, test.X[:SHOWN])}\n")
     values: dict[str, Any] = {

@@ -32,7 +32,7 @@ def evaluate(
     DATA is a table with the column that the model predicts, or a named set (its test split). A
     --target of another name is given here, several in the order of training.
     """
-    from protopinv import estimators
+    from protopinv import evaluation
     from protopinv.cli.rows import as_written, model_at, require_order, rows_for
     from protopinv.cli.tasks import require_targets
 
@@ -41,7 +41,7 @@ def evaluate(
     written = as_written(separator, encoding)
     rows = rows_for(estimator, data, target, weight, needs_target=True, written=written)
     require_targets(estimator, rows)
-    result = estimators.evaluate(estimator, rows.X, rows.y, rows.weight)
+    result = evaluation.evaluate(estimator, rows.X, rows.y, rows.weight)
     told = {
         "data": rows.name,
         "task": estimator.model_.task,

@@ -1,24 +1,14 @@
 """Estimators with the interface of scikit-learn."""
 
 from protopinv.estimators.classifier import ProtoPINVClassifier
-from protopinv.estimators.evaluation import (
-    Evaluation,
-    LabelEvaluation,
-    NumberEvaluation,
-    evaluate,
-)
 from protopinv.estimators.loading import load
 from protopinv.estimators.parameters import ConvStem, ImageCopies
 from protopinv.estimators.regressor import ProtoPINVRegressor
 
 __all__ = [
     "ConvStem",
-    "Evaluation",
     "ImageCopies",
-    "LabelEvaluation",
-    "NumberEvaluation",
     "ProtoPINVClassifier",
     "ProtoPINVRegressor",
-    "evaluate",
     "load",
 ]

@@ -8,8 +8,9 @@ from protopinv.report.plots import (
     plot_confusion,
     plot_history,
     plot_importance,
+    plot_predictions,
+    plot_prototypes,
 )
-from protopinv.report.prototype_plots import plot_prototypes
 from protopinv.report.prototypes import Prototypes, prototypes_of
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "plot_confusion",
     "plot_history",
     "plot_importance",
+    "plot_predictions",
     "plot_prototypes",
     "prototypes_of",
     "save_figure",

@@ -40,6 +40,7 @@ PAGE_COLOURS = {
     "#d62728": "var(--s3)",
     "#9467bd": "var(--s4)",
     "#8c564b": "var(--s5)",
+    "#7f7f7f": "var(--quiet)",
     "#000000": "var(--quiet)",
     "#b0b0b0": "var(--quiet)",
 }
@@ -116,7 +117,9 @@ def page_figure(figure: "Figure", title: str) -> str:
     for colour, variable in PAGE_COLOURS.items():
         drawing = drawing.replace(colour, variable)
     name = escape(title)
-    return f'<svg class="chart" {box} role="img" aria-label="{name}"><title>{name}</title>{drawing}'
+    axes = "; ".join(f"{each.get_ylabel()} by {each.get_xlabel()}" for each in figure.axes)
+    told = f"<title>{name}</title><desc>{escape(axes)}</desc>"
+    return f'<svg class="chart" {box} role="img" aria-label="{name}">{told}{drawing}'
 
 
 def _saved(

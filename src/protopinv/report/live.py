@@ -1,8 +1,8 @@
 """The model inside a page: its JavaScript, controls for a row, the nearest prototypes, a self-test.
 
-The script is the one that ``export`` writes. A page holds about a megabyte of it; of a mean of
-several banks that is larger, the page runs the first bank alone, and says so. What is still larger
-has weights of five digits.
+The script is the one that ``export`` writes. A page holds about a megabyte of it; of an ensemble
+that is larger, the page runs the first member alone, and says so. What is still larger has weights
+of five digits.
 """
 
 import base64
@@ -24,7 +24,7 @@ from protopinv.model import Model
 from protopinv.model_file import made_up as made_up_rows
 from protopinv.network import Network
 from protopinv.objective import Numbers
-from protopinv.tables import Category, Table
+from protopinv.tables import Category
 from protopinv.train.training import merged_network
 
 MOST_SCRIPT = 1_000_000
@@ -48,40 +48,26 @@ class Control:
     typical: float
     values: tuple[str, ...] = ()
 
-    @property
-    def n_values(self) -> int:
-        """Of a category."""
-        return len(self.values)
-
 
 @dataclass(frozen=True)
 class Live:
-    """The text of the script, and how many of the banks it has."""
+    """The script of a page, and how many members of the ensemble it has."""
 
     script: str
-    n_banks: int
-    of_banks: int
+    n_members: int
+    of_members: int
 
 
-def controls(estimator: Any, X: NDArray[Any] | None) -> tuple[Control, ...]:
-    """What each column may be: by its table, else by rows, else by rows that are made up."""
-    table: Table | None = estimator.table_
-    if table is not None:
-        return tuple(_of_column(column) for column in table.columns)
-    names = getattr(estimator, "feature_names_in_", None)
-    rows = made_up_rows(estimator.model_, TYPICAL_ROWS).numpy() if X is None else X
+def controls(model: Model, X: Any) -> tuple[Control, ...]:
+    """The range of each column: by the table, else by rows, else by rows that are made up."""
+    if model.table is not None:
+        return tuple(_of_column(column) for column in model.table.columns)
+    rows = made_up_rows(model, TYPICAL_ROWS) if X is None else np.asarray(X).reshape(len(X), -1)
     low, typical, high = np.quantile(np.asarray(rows, dtype=np.float64), (0.01, 0.5, 0.99), 0)
     high = np.where(high > low, high, low + 1)
-    return tuple(
-        Control(
-            f"x{number}" if names is None else str(names[number]),
-            "number",
-            float(low[number]),
-            float(high[number]),
-            float(typical[number]),
-        )
-        for number in range(len(low))
-    )
+    names = model.feature_names or tuple(f"x{number}" for number in range(len(low)))
+    columns = zip(names, low.tolist(), high.tolist(), typical.tolist(), strict=True)
+    return tuple(Control(name, "number", *numbers) for name, *numbers in columns)
 
 
 def _of_column(column: Any) -> Control:
@@ -93,40 +79,37 @@ def _of_column(column: Any) -> Control:
 
 
 def live(
-    estimator: Any, moved: Sequence[Control], shown: Sequence[int], about: Sequence[str]
+    model: Model, moved: Sequence[Control], shown: Sequence[int], about: Sequence[str]
 ) -> Live:
     """The script of a page; ``shown`` are the prototypes that it may call near."""
-    model: Model = estimator.model_
-    n_banks = of_banks = 1 if model.bank is None else model.bank.n_members
-    network, script = model.network, write_javascript(describe(model), about)
-    if len(script) > MOST_SCRIPT and of_banks > 1:
-        network, n_banks = first_network(estimator), 1
-        script = write_javascript(describe(replace(model, network=network)), about)
+    n_members = of_members = 1 if model.bank is None else model.bank.n_members
+    running, script = model, write_javascript(describe(model), about)
+    if len(script) > MOST_SCRIPT and of_members > 1:
+        running, n_members = replace(model, network=first_network(model)), 1
+        script = write_javascript(describe(running), about)
     if len(script) > MOST_SCRIPT:
-        alone = describe(replace(model, network=network))
-        script = write_javascript(alone, about, shorter=True)
-    image = _image(estimator, moved)
+        script = write_javascript(describe(running), about, shorter=True)
+    image = _image(model, moved)
     facts = {
         "task": model.task,
         "image": image,
         "controls": [asdict(control) for control in moved],
-        "answers": _answers(estimator, network, made_up(moved, is_image=image is not None)),
+        "answers": _answers(running, made_up_codes(moved, is_image=image is not None)),
         "prototypes": list(shown),
         "generator": [MULTIPLIER, INCREMENT, MODULUS, SEED],
-        "range": _range(estimator.objective_),
+        "range": _range(model.objective),
     }
     steps = ",\n".join(_nearest(model, shown))
     page = f"const page = {js_value(facts)};\nconst nearestSteps = [{steps}];\n"
-    return Live(f"{script}\n{page}", n_banks, of_banks)
+    return Live(f"{script}\n{page}", n_members, of_members)
 
 
-def first_network(estimator: Any) -> Network:
-    """The network of the first bank alone, as sure of its answers as the mean of all is."""
-    features, memory = estimator.features_, estimator.memory_
+def first_network(model: Model) -> Network:
+    """The network of the first member alone, with the calibration of the ensemble."""
+    features, memory = model.features, model.memory
     features = features if memory is None else without_ignored(features, memory)
-    first, config = estimator.bank_.members([0]), estimator.config_
-    calibration = estimator.model_.calibration
-    return merged_network(first, features, estimator.objective_, config, calibration)
+    first = model.prototypes.members([0])
+    return merged_network(first, features, model.objective, model.config, model.calibration)
 
 
 def _nearest(model: Model, shown: Sequence[int]) -> list[str]:
@@ -157,15 +140,15 @@ def _nearest(model: Model, shown: Sequence[int]) -> list[str]:
     return [*map(step_text, [*read, *front_steps(model)]), near]
 
 
-def made_up(moved: Sequence[Control], *, is_image: bool) -> Array:
-    """Rows that nobody has seen, by a generator that the page has too; categories as places."""
+def made_up_codes(moved: Sequence[Control], *, is_image: bool) -> Array:
+    """Made-up rows, by a generator that the page has too; categories as their places."""
     state, rows = SEED, np.empty((TEST_ROWS, len(moved)))
     for row in rows:
         for place, control in enumerate(moved):
             state = (MULTIPLIER * state + INCREMENT) % MODULUS
             share = state / MODULUS
             if control.kind == "category":
-                row[place] = float(int(share * control.n_values))
+                row[place] = float(int(share * len(control.values)))
             elif control.kind == "boolean":
                 row[place] = float(share >= 0.5)
             else:
@@ -174,25 +157,22 @@ def made_up(moved: Sequence[Control], *, is_image: bool) -> Array:
     return rows
 
 
-def _answers(estimator: Any, network: Network, codes: Array) -> list[list[float]]:
-    """What Python says of rows that were made up, by the banks that the page has."""
-    table, front = estimator.table_, estimator.front_
-    rows = torch.from_numpy(codes if table is None else table.features(codes))
-    outputs = network(rows if front is None else front.features(rows))
-    if isinstance(estimator.objective_, Numbers):
-        answers = estimator.objective_.decode(outputs.numpy()).reshape(len(codes), -1)
+def _answers(model: Model, codes: Array) -> list[list[float]]:
+    """Predictions of Python for made-up rows: numbers, or probabilities."""
+    outputs = model.outputs(codes)
+    if isinstance(model.objective, Numbers):
+        answers = model.objective.decode(outputs.numpy()).reshape(len(codes), -1)
     else:
-        answers = estimator.model_.probabilities(outputs)
+        answers = model.probabilities(outputs)
     listed: list[list[float]] = answers.round(12).tolist()
     return listed
 
 
-def _image(estimator: Any, moved: Sequence[Control]) -> dict[str, Any] | None:
+def _image(model: Model, moved: Sequence[Control]) -> dict[str, Any] | None:
     """The shape of images and the range of their pixels; None for tables."""
-    shape = estimator.config_.image_shape
-    if shape is None:
+    if model.config.image_shape is None:
         return None
-    height, width, channels = (*shape, 1)[:3]
+    height, width, channels = (*model.config.image_shape, 1)[:3]
     low, high = min(c.low for c in moved), max(c.high for c in moved)
     return {"height": height, "width": width, "channels": channels, "low": low, "high": high}
 

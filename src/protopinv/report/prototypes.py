@@ -9,24 +9,31 @@ import torch
 from numpy.typing import NDArray
 
 from protopinv.features import Bent, FeatureMap, Stem
-from protopinv.objective import Labels
+from protopinv.model import Model
+from protopinv.objective import Labels, Objective
+from protopinv.tables import Category, Date, Number, Table
+from protopinv.tables.columns import short
+from protopinv.tables.parts import DAYS_A_YEAR
 
+Floats = NDArray[np.float64]
 # Pictures that a stem would see as a prototype are found by so many steps of Adam.
 STEPS, RATE = 200, 0.05
 # What neighbouring pixels may differ by costs as much as this share of the distance.
 ROUGHNESS = 0.02
+# Days that a calendar has names for.
+FIRST_DAY, LAST_DAY = -700_000, 2_900_000
 
 
 @dataclass(frozen=True)
 class Prototypes:
-    """Prototypes of one bank, a row each, in the units of the rows that were trained on.
+    """Prototypes of one member, a row each, in the units of the rows that were trained on.
 
     ``distance`` is how far each feature is from its mean, as the network scales it; ``answers`` are
     what prototypes stand for, a class, labels, or numbers, and ``texts`` the same to be read.
     """
 
-    values: NDArray[np.float64]
-    distance: NDArray[np.float64]
+    values: Floats
+    distance: Floats
     names: tuple[str, ...]
     answers: NDArray[Any]
     texts: tuple[str, ...]
@@ -36,49 +43,57 @@ class Prototypes:
 def prototypes_of(model: Any, member: int = 0, chosen: Sequence[int] | None = None) -> Prototypes:
     """Where the prototypes of a fitted model are, in the space of its rows; all, or some of them.
 
-    Scaling and projection are taken back exactly: a row that is put there comes out of them as the
-    prototype. A stem has no way back. With one these are images that it sees nearly as it would see
+    Scaling and projection are inverted exactly: a row that is put there comes out of them as the
+    prototype. A stem has no inverse. With one these are images that it sees nearly as it would see
     the prototype, found by descent from grey: many look alike to it, and this is a smooth one.
     """
-    bank = model.model_.prototypes.member(member).to("cpu", torch.float64)
-    kept = list(range(bank.n_prototypes)) if chosen is None else list(chosen)
-    inputs = bank.inputs[kept]
+    fitted: Model = model.model_
+    bank = fitted.prototypes.member(member).to("cpu", torch.float64)
+    places = list(range(bank.n_prototypes)) if chosen is None else list(chosen)
+    inputs = bank.inputs[places]
     if bank.scale is not None:  # rows enter the network as scale * x; what it ignores is not moved
         used = bank.scale.abs() > 1e-6 * bank.scale.abs().max()
         inputs = torch.where(used, inputs / torch.where(used, bank.scale, 1.0), 0.0)
-    features, front = model.features_, model.front_
+    features, front = fitted.features, fitted.front
     rows = features.unproject(inputs.to(features.mean.dtype)).double()
     distance = (rows - features.mean) * features.scale
     values = rows
     if isinstance(front, Stem):
-        values = _seen_alike(front, features, rows.float(), model.model_.image_range).double()
+        values = _seen_alike(front, features, rows.float(), fitted.image_range).double()
     elif isinstance(front, Bent):
         values = front.restored(rows)
-    answers = _answers(model, bank.outputs[kept])
-    shape = model.config_.image_shape
+    outputs, n = bank.outputs[places], bank.outputs.shape[1]
+    # the scaling that the objective merges into the last layer, of each output by itself
+    bias, *scaling = fitted.objective.fold(torch.cat([torch.zeros(1, n), torch.eye(n)]).double())
+    answers = fitted.objective.decode((bias + outputs @ torch.stack(scaling)).numpy())
+    if fitted.table is not None:
+        names = tuple(fitted.table.feature_names)
+    else:
+        names = fitted.feature_names or tuple(f"column {i + 1}" for i in range(values.shape[1]))
+    shape = fitted.config.image_shape
     return Prototypes(
         values.numpy(),
         distance.numpy(),
-        _feature_names(model, values.shape[1]),
+        names,
         answers,
-        tuple(_text(model.objective_, answer) for answer in answers.tolist()),
+        tuple(answer_text(fitted.objective, answer) for answer in answers.tolist()),
         None if shape is None else tuple(shape),
     )
 
 
 def _seen_alike(
-    stem: Stem, features: FeatureMap, wanted: torch.Tensor, image_range: tuple[float, float] | None
+    stem: Stem, features: FeatureMap, targets: torch.Tensor, image_range: tuple[float, float] | None
 ) -> torch.Tensor:
-    """Images whose features come near the wanted ones, each in the scale of its feature."""
+    """Images whose features come near the targets, each in the scale of its feature."""
     low, high = image_range or (0.0, 1.0)
     span = (high - low) or 1.0
     scale = features.scale.float()
-    levels = torch.zeros(len(wanted), stem.n_inputs, requires_grad=True)
+    levels = torch.zeros(len(targets), stem.n_inputs, requires_grad=True)
     optimizer = torch.optim.Adam([levels], lr=RATE)
     for _ in range(STEPS):
         optimizer.zero_grad()
         images = low + span * torch.sigmoid(4 * levels)
-        off = ((stem(images) - wanted) * scale).square().mean(1)
+        off = ((stem(images) - targets) * scale).square().mean(1)
         grid = stem.images(images) / span
         rough = sum(grid.diff(dim=axis).square().mean((1, 2, 3)) for axis in (2, 3))
         (off + ROUGHNESS * rough * off.detach()).sum().backward()
@@ -86,25 +101,64 @@ def _seen_alike(
     return (low + span * torch.sigmoid(4 * levels)).detach()
 
 
-def _feature_names(model: Any, n: int) -> tuple[str, ...]:
-    if model.table_ is not None:
-        return tuple(model.table_.feature_names)
-    names = getattr(model, "feature_names_in_", None)
-    return tuple(f"column {i + 1}" for i in range(n)) if names is None else tuple(map(str, names))
-
-
-def _answers(model: Any, outputs: torch.Tensor) -> NDArray[Any]:
-    """Outputs of prototypes as predictions are given: a class, labels or numbers in their units."""
-    n = outputs.shape[1]
-    as_is = torch.cat([torch.zeros(1, n), torch.eye(n)]).double()
-    scaling = model.objective_.fold(as_is)
-    found: NDArray[Any] = model.objective_.decode((scaling[0] + outputs @ scaling[1:]).numpy())
-    return found
-
-
-def _text(objective: Any, answer: Any) -> str:
+def answer_text(objective: Objective, answer: Any) -> str:
+    """A class, labels or numbers as text."""
     if isinstance(objective, Labels):
-        there = [str(place) for place, label in enumerate(answer) if label]
-        return f"labels {', '.join(there)}" if there else "no label"
+        labels = [str(place) for place, label in enumerate(answer) if label]
+        return f"labels {', '.join(labels)}" if labels else "no label"
     parts = answer if isinstance(answer, list) else [answer]
-    return ", ".join(f"{part:.3g}" if isinstance(part, float) else str(part) for part in parts)
+    return ", ".join(number(part) if isinstance(part, float) else str(part) for part in parts)
+
+
+def number(value: float) -> str:
+    """A number as a person would write it."""
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else short(value)
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a prototype has in one column: a text, and where that lies between low and high."""
+
+    column: str
+    text: str
+    share: float
+
+
+def values_of(
+    table: Table | None, names: Sequence[str], row: Floats, ranges: Floats
+) -> list[Value]:
+    """Every column of one prototype. ``ranges`` has low and high for each, where it is a number."""
+    if table is None:
+        return [
+            Value(name, short(float(value)), _within(value, *span))
+            for name, value, span in zip(names, row, ranges, strict=True)
+        ]
+    values, start = [], 0
+    for column, span in zip(table.columns, ranges, strict=True):
+        part = row[start : start + len(column.names)]
+        start += len(column.names)
+        values.append(Value(column.name, *_in_column(column, part, span)))
+    return values
+
+
+def _in_column(column: Number | Date | Category, part: Floats, span: Floats) -> tuple[str, float]:
+    """Text and share: of a category the value whose column is largest, or its averages."""
+    first = float(part[0])
+    if isinstance(column, Category):
+        if not column.is_one_hot:
+            return f"average {short(first)}", _within(first, 0, 1)
+        best = int(part.argmax())
+        text = column.names[best].removeprefix(f"{column.name} = ")
+        return text, _within(part[best], 0, 1)
+    if isinstance(column, Date):
+        day = column.middle + first * DAYS_A_YEAR
+        date = np.datetime64(int(np.clip(day, FIRST_DAY, LAST_DAY)), "D")
+        return str(date), _within(day, *span)
+    if column.boolean:
+        return "yes" if first > 0.5 else "no", _within(first, 0, 1)
+    return short(first), _within(first, *span)
+
+
+def _within(value: float, low: float, high: float) -> float:
+    """Where it lies between two others, from 0 to 1; prototypes may lie beyond."""
+    return float(np.clip((value - low) / (high - low), 0, 1)) if high > low else 0.5

@@ -119,7 +119,7 @@
     const x = (i) => left + ((many ? i + 0.5 : i) / (points.length - (many ? 0 : 1))) * (end - left);
     const y = (value) => height - bottom - ((value - low) / (high - low)) * (height - bottom - above);
     const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img" });
-    svg.append(drawn("title", {}, `What the model says over ${control.name}`));
+    svg.append(drawn("title", {}, `Prediction by ${control.name}`));
     for (const share of [0, 0.5, 1]) {
       const value = low + share * (high - low);
       svg.append(drawn("line", { class: "grid", x1: left, x2: end, y1: y(value), y2: y(value) }));
@@ -329,7 +329,7 @@
     said.className = good ? "" : "bad";
     said.textContent = `Self-test: on ${page.answers.length} made-up rows this page and Python ` +
       `differ by at most ${worst.toExponential(1)}${isNumber ? " of the range" : ""}` +
-      (good ? "." : ", which is too much: do not trust the answers above.");
+      (good ? "." : ", which is too much: do not trust the predictions above.");
   }
 
   document.querySelector(".live").hidden = false;
