@@ -5,16 +5,6 @@ from typing import Any
 
 from contest_page import contest_section, rules_worth
 from curves_page import curves_section, gpu_section, shipped_section
-from results_page import recipe
-from results_summary import standing
-
-from benchmarks.images.accuracy import accuracy_table, corrected_meetings
-from benchmarks.images.contenders import ROWS
-from benchmarks.tasks import DATASETS, HELD_OUT, NAMES
-from benchmarks.text import markdown
-from benchmarks.tried import gain, ideas_table
-from protopinv.train.config import FIELDS, TrainConfig, offered_default
-from protopinv.train.look import LOOK
 from protopinv.train.settle import (
     BATCH,
     BATCH_STEPS,
@@ -38,6 +28,16 @@ from protopinv.train.settle import (
     Kind,
     settle,
 )
+from results_page import recipe
+from results_summary import standing
+
+from benchmarks.images.accuracy import accuracy_table, corrected_meetings
+from benchmarks.images.contenders import ROWS
+from benchmarks.tasks import DATASETS, HELD_OUT, NAMES
+from benchmarks.text import markdown
+from benchmarks.tried import gain, ideas_table
+from protopinv.train.config import FIELDS, TrainConfig, offered_default
+from protopinv.train.look import LOOK
 
 Record = Mapping[str, Any]
 

@@ -12,7 +12,7 @@ from protopinv.train.source import Source
 
 from benchmarks import training
 from benchmarks.record import Record
-from benchmarks.training import Job, accuracy_of, batches_of, settled, sizes_of, train_together
+from benchmarks.training import Job, accuracy_of, batches_of, config_of, sizes_of, train_together
 from protopinv.errors import ConfigError, TrainingError
 from protopinv.objective import Classes
 from protopinv.train.config import TrainConfig
@@ -87,7 +87,7 @@ def test_folds_are_no_part_of_a_population(source: Source) -> None:
 
 
 def test_parameters_are_settled_as_an_estimator_does(source: Source) -> None:
-    config = settled({"early_stopping": False, "lr": 0.3}, source, "cpu")
+    config = config_of({"early_stopping": False, "lr": 0.3}, source, "cpu")
     assert (config.lr, config.n_prototypes, config.dtype) == (0.3, 40, "float64")
 
 
