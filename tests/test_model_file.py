@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 
 from protopinv import ImageCopies, ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ModelFileError, OutputError
-from protopinv.estimators.saving import TASKS
+from protopinv.estimators.loading import TASKS
 from protopinv.model_file import FORMAT
 from protopinv.model_file import summary as summary_module
 from protopinv.model_file.header import ENDINGS, LOSSES

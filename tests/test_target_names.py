@@ -18,9 +18,9 @@ NUMBERS = X[:, :2]
 @pytest.mark.parametrize(
     ("y", "names"),
     [
-        (pd.Series(NUMBERS[:, 0], name="price"), ["price"]),
-        (pl.Series("price", NUMBERS[:, 0]), ["price"]),
-        (pd.DataFrame(NUMBERS, columns=["a", "b, c"]), ["a", "b, c"]),
+        (pd.Series(NUMBERS[:, 0], name="price"), ("price",)),
+        (pl.Series("price", NUMBERS[:, 0]), ("price",)),
+        (pd.DataFrame(NUMBERS, columns=("a", "b, c")), ("a", "b, c")),
         (pd.Series(NUMBERS[:, 0]), None),
         (pl.Series(NUMBERS[:, 0]), None),
         (pd.DataFrame(NUMBERS), None),
@@ -28,7 +28,7 @@ NUMBERS = X[:, :2]
     ],
 )
 def test_the_name_comes_with_y_and_stays_in_the_file(
-    y: Any, names: list[str] | None, tmp_path: Path
+    y: Any, names: tuple[str, ...] | None, tmp_path: Path
 ) -> None:
     model = ProtoPINVRegressor(**SMALL).fit(X, y)
     assert model.model_.target_names == names
@@ -46,4 +46,4 @@ def test_files_and_first_calls_bring_it_too(tmp_path: Path) -> None:
         lambda model: model.partial_fit(source, classes=[0, 1]),
         lambda model: model.partial_fit(X, kind, classes=[0, 1]).partial_fit(X, kind.to_numpy()),
     ):
-        assert learn(ProtoPINVClassifier(**SMALL)).model_.target_names == ["kind"]
+        assert learn(ProtoPINVClassifier(**SMALL)).model_.target_names == ("kind",)

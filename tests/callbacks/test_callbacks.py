@@ -164,7 +164,7 @@ def test_looks_are_numbered_and_the_one_that_is_kept_goes_on(blobs, tmp_path: Pa
     model.fit(X, y, callbacks=[listener, HistoryFile(file), stop])
     start, *epochs, _ = listener.told
     looks = [look for look, *_ in epochs]
-    assert len(start.candidates) == len(model.tried_) > 1
+    assert len(start.candidates) == len(model.candidates_) > 1
     assert {look for look in looks if look is not None} == set(range(len(start.candidates)))
     proper = [epoch for look, epoch, *_ in epochs if look is None]
     assert proper[0] == looks.count(0)  # where its look has ended
@@ -344,7 +344,7 @@ def test_looks_are_runs_of_their_own_in_tensorboard(blobs, tmp_path: Path) -> No
     )
     model = ProtoPINVClassifier(**LOOKED_AT).fit(*blobs, callbacks=[TensorBoard(tmp_path)])
     looks = sorted(path.name for path in tmp_path.iterdir() if path.is_dir())
-    assert looks == [f"look {number}" for number in range(1, len(model.tried_) + 1)]
+    assert looks == [f"look {number}" for number in range(1, len(model.candidates_) + 1)]
     steps = {
         place: [p.step for p in reading.EventAccumulator(str(place)).Reload().Scalars("loss")]
         for place in (tmp_path / "look 1", tmp_path)

@@ -193,7 +193,7 @@ def test_a_trace_follows_the_candidate_that_is_trained_with_its_own_activation(b
     model = ProtoPINVRegressor(max_epochs=30, dtype="float64", random_state=0)
     trace = Trace()
     model.fit(X, X[:, 0] * X[:, 1], observer=trace)
-    assert len(trace.looks) == len(model.tried_) > 1
+    assert len(trace.looks) == len(model.candidates_) > 1
     assert [point.epoch for point in trace.points] == list(range(model.n_iter_))
     kept = model.history_.kept_epoch
     assert kept is not None

@@ -209,7 +209,7 @@ def test_files_bring_new_categories_at_once_or_in_pieces(
     models[0].partial_fit(more, more_y)
     models[1].partial_fit(open_rows(path, "sold"))
     np.testing.assert_allclose(models[1].predict(more), models[0].predict(more), rtol=1e-9)
-    monkeypatch.setattr("protopinv.estimators.continuing.SOURCE_ROWS", 40)
+    monkeypatch.setattr("protopinv.continual.learning.SOURCE_ROWS", 40)
     models[2].partial_fit(open_rows(path, "sold", memory=0))
     assert "4 values" in str(models[2].table_)
     assert models[2].memory_.parts.rows.sum() == 420

@@ -35,7 +35,6 @@ def evaluate(
     from protopinv import estimators
     from protopinv.cli.rows import as_written, model_at, require_order, rows_for
     from protopinv.cli.tasks import require_targets
-    from protopinv.estimators.saving import task_of
 
     require_order("evaluate", model, data)
     estimator = model_at(model).set_params(device=device)
@@ -43,7 +42,11 @@ def evaluate(
     rows = rows_for(estimator, data, target, weight, needs_target=True, written=written)
     require_targets(estimator, rows)
     result = estimators.evaluate(estimator, rows.X, rows.y, rows.weight)
-    told = {"data": rows.name, "task": task_of(estimator), **_named(asdict(result), rows.targets)}
+    told = {
+        "data": rows.name,
+        "task": estimator.model_.task,
+        **_named(asdict(result), rows.targets),
+    }
     if as_json:
         answer(told, as_json=True)
         return

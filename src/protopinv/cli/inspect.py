@@ -62,6 +62,6 @@ def _show_card(model: str) -> None:
     from protopinv.estimators.saving import saved_model
     from protopinv.export.card import card
 
-    text = card(saved_model(model_at(model)), Path(model).stem, __version__)
+    text = card(saved_model(model_at(model).model_), Path(model).stem, __version__)
     for line in text.removesuffix("\n").split("\n"):
         show(line)

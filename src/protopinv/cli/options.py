@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 
 from protopinv.errors import ConfigError
-from protopinv.train.config import AUTO, TrainConfig, offered_default
+from protopinv.train.config import AUTO, TrainConfig
 
 Data = Annotated[
     str,
@@ -77,7 +77,7 @@ def with_hyperparameters(command: Callable[..., None]) -> Callable[..., None]:
     added = []
     for item in fields(TrainConfig):
         plain = _is_plain(item)
-        default = offered_default(item.name)
+        default = item.default
         kind = _with_auto(item.type) if plain and item.metadata["auto"] else item.type
         added.append(
             inspect.Parameter(
@@ -142,5 +142,5 @@ def _one(name: str, text: str) -> Any:
             continue
     raise ConfigError(
         f"--{name.replace('_', '-')} takes numbers or words ({', '.join(words)}), several with "
-        f"commas. Got {text!r}. Change it, for example to {_to_text(offered_default(name))}."
+        f"commas. Got {text!r}. Change it, for example to {_to_text(getattr(TrainConfig, name))}."
     )

@@ -90,10 +90,8 @@ def _columns(name: str, values: Any) -> dict[str, list[Any]]:
 
 
 def _probabilities(estimator: Any, X: Any) -> dict[str, list[Any]]:
-    from protopinv.estimators.saving import task_of
-
     found = _of_all("probabilities", estimator.predict_proba, X)
-    if task_of(estimator) == "multi-label":
+    if estimator.model_.task == "multi-label":
         return _columns("probability", found)
     named = zip(estimator.classes_.tolist(), found.T, strict=True)
     return {f"probability_{label}": column.tolist() for label, column in named}

@@ -75,7 +75,7 @@ def rows_for(
     names, table = getattr(estimator, "feature_names_in_", None), estimator.table_
     features = None if names is None else list(names)
     of_text = [] if table is None else [c.name for c in table.columns if c.kind == "category"]
-    asked = estimator.target_names_ if is_known else target
+    asked = estimator.model_.target_names if is_known else target
     of_names = _has_names(estimator)
     if of_names and asked is not None:  # digits are names, too
         of_text += [asked] if isinstance(asked, str) else asked

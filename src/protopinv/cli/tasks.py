@@ -10,7 +10,7 @@ from protopinv.words import MOST_WHOLE_CLASSES
 
 if TYPE_CHECKING:
     from protopinv.data import Dataset
-    from protopinv.estimators.fitting import ProtoPINV
+    from protopinv.estimators.base import ProtoPINV
 
 RULE = (
     "auto: classification for a named set and for a column of text, Booleans or at most "
@@ -67,11 +67,11 @@ def _of_several(y: Any) -> str:
 def estimator_for(task: str, flat: dict[str, Any], **others: Any) -> "ProtoPINV":
     """The estimator of a task, with hyperparameters named as in TrainConfig."""
     from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
-    from protopinv.estimators.images import nested
-    from protopinv.train.config import offered_default
+    from protopinv.estimators.parameters import nested
+    from protopinv.train.config import TrainConfig
 
     absent = ABSENT[task]
-    if absent in flat and flat[absent] != offered_default(absent):
+    if absent in flat and flat[absent] != getattr(TrainConfig, absent):
         raise ConfigError(
             f"--{absent.replace('_', '-')} does not go with {task}. Got {flat[absent]!r}. Leave it "
             "out."
@@ -84,9 +84,7 @@ def estimator_for(task: str, flat: dict[str, Any], **others: Any) -> "ProtoPINV"
 
 def sizes_of(estimator: Any) -> dict[str, Any]:
     """How many classes, labels or targets a fitted model has."""
-    from protopinv.estimators.saving import task_of
-
-    task, n = task_of(estimator), estimator.objective_.n_outputs
+    task, n = estimator.model_.task, estimator.objective_.n_outputs
     names = {"classification": "classes", "multi-label": "labels", "regression": "targets"}
     return {"task": task, names[task]: n}
 
@@ -98,9 +96,7 @@ def validation(task: str, score: float | None) -> dict[str, float | None]:
 
 def require_targets(estimator: Any, rows: "Dataset") -> None:
     """Raise DataError unless there are as many target columns as the model predicts."""
-    from protopinv.estimators.saving import task_of
-
-    wanted = 1 if task_of(estimator) == "classification" else estimator.objective_.n_outputs
+    wanted = 1 if estimator.model_.task == "classification" else estimator.objective_.n_outputs
     given = max(1, len(rows.targets))
     if wanted != given:
         raise DataError(

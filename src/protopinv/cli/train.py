@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -92,14 +93,14 @@ def train(
     from protopinv.cli.rows import as_written
     from protopinv.data import load_data
     from protopinv.files import require_ending, require_file
+    from protopinv.train.config import TrainConfig
     from protopinv.train.devices import resolve_device
     from protopinv.train.ranks import is_first
-    from protopinv.train.settle import check
 
     require_ending(output, "a model file")
     require_file(output)
     given = parse_hyperparameters(hyperparameters)
-    check(given)
+    TrainConfig(**given)
     resolve_device(device)
     if save_config is not None and is_first():
         write_config(context, save_config, given)
@@ -145,7 +146,7 @@ def train(
     for line in (*_said(rows or source), *told(estimator.table_)):
         say(line)
     if rows is not None:
-        estimator.target_names_ = list(rows.targets) or None
+        estimator.model_ = replace(estimator.model_, target_names=rows.targets or None)
     history, sizes = estimator.history_, sizes_of(estimator)
     interrupted = history.ending == "interrupted"
     output = place_for(output, interrupted=interrupted)

@@ -1,6 +1,7 @@
 """protopinv tune: search hyperparameters, save the winner."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,14 +64,13 @@ def tune(
     from protopinv.cli.rows import as_written
     from protopinv.data import load_data
     from protopinv.files import require_ending, require_file
-    from protopinv.train.config import offered_default
-    from protopinv.train.settle import check
+    from protopinv.train.config import TrainConfig
     from protopinv.tuning import tune as search
 
     require_ending(output, "a model file")
     require_file(output)
     values = parse_hyperparameters(hyperparameters)
-    check(values)
+    TrainConfig(**values)
     if save_config is not None:
         write_config(context, save_config, values)
     names = listed(categorical)
@@ -99,12 +99,12 @@ def tune(
         timeout=timeout,
         study_file=study,
         estimator=estimator,
-        fixed=[n for n, v in values.items() if n in parameters and v != offered_default(n)],
+        fixed=[n for n, v in values.items() if n in parameters and v != getattr(TrainConfig, n)],
         random_state=seed,
         verbose=int(sys.stderr.isatty() if verbose is None else verbose),
     )
     output = place_for(output, interrupted=found.interrupted)
-    found.model.target_names_ = list(rows.targets) or None
+    found.model.model_ = replace(found.model.model_, target_names=rows.targets or None)
     found.model.save(output, examples=with_examples)
     say(f"saved {output}")
     answer(

@@ -85,8 +85,9 @@ def learn(
 def _stretches(source: RowSource) -> Iterator[MemoryRows]:
     """Rows to learn at a time, those of a table with text as a frame."""
     pieces: list[Any] = []
+    read = source.frames if source.is_framed else source.read
     for block in source.blocks:
-        for piece in source.frames(block, Wanted(rows_a_piece(source))):
+        for piece in read(block, Wanted(rows_a_piece(source))):
             mass_of(block, piece)  # raises for what is no weight
             if not source.is_framed:
                 check_features(source, block, piece)
@@ -199,7 +200,7 @@ def with_state(model: Model, state: State) -> Model:
             "the rows, or fit again."
         )
     config = replace(model.config, n_prototypes=state.bank.n_prototypes)
-    features = _cut(model.features, state.memory)
+    features = without_ignored(model.features, state.memory)
     return replace(
         model,
         network=merged_network(state.bank, features, state.objective, config, model.calibration),
@@ -213,8 +214,8 @@ def with_state(model: Model, state: State) -> Model:
     )
 
 
-def _cut(features: FeatureMap, memory: Memory) -> FeatureMap:
-    """The feature map, without what the network must not look at."""
+def without_ignored(features: FeatureMap, memory: Memory) -> FeatureMap:
+    """The feature map without the directions that the network ignores since a class was added."""
     if not memory.is_cut or memory.basis is None:
         return features
     inside = memory.basis @ memory.basis.T

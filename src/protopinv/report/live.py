@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from protopinv.estimators.continuing import cut_features
+from protopinv.continual.learning import without_ignored
 from protopinv.estimators.saving import saved_model
 from protopinv.export.description import describe, front_steps
 from protopinv.export.encode import Encode
@@ -26,7 +26,7 @@ from protopinv.model_file import made_up as made_up_rows
 from protopinv.network import Network
 from protopinv.objective import Numbers
 from protopinv.tables import Category, Table
-from protopinv.train.model import fold
+from protopinv.train.training import merged_network
 
 MOST_SCRIPT = 1_000_000
 TEST_ROWS = 100
@@ -70,7 +70,7 @@ def controls(estimator: Any, X: NDArray[Any] | None) -> tuple[Control, ...]:
     if table is not None:
         return tuple(_of_column(column) for column in table.columns)
     names = getattr(estimator, "feature_names_in_", None)
-    rows = made_up_rows(saved_model(estimator), TYPICAL_ROWS).numpy() if X is None else X
+    rows = made_up_rows(saved_model(estimator.model_), TYPICAL_ROWS).numpy() if X is None else X
     low, typical, high = np.quantile(np.asarray(rows, dtype=np.float64), (0.01, 0.5, 0.99), 0)
     high = np.where(high > low, high, low + 1)
     return tuple(
@@ -97,7 +97,7 @@ def live(
     estimator: Any, moved: Sequence[Control], shown: Sequence[int], about: Sequence[str]
 ) -> Live:
     """The script of a page; ``shown`` are the prototypes that it may call near."""
-    model = saved_model(estimator)
+    model = saved_model(estimator.model_)
     n_banks = of_banks = 1 if model.bank is None else model.bank.n_members
     network, script = model.network, write_javascript(describe(model), about)
     if len(script) > MOST_SCRIPT and of_banks > 1:
@@ -124,9 +124,10 @@ def live(
 def first_network(estimator: Any) -> Network:
     """The network of the first bank alone, as sure of its answers as the mean of all is."""
     features, memory = estimator.features_, estimator.memory_
-    features = features if memory is None else cut_features(features, memory)
+    features = features if memory is None else without_ignored(features, memory)
     first, config = estimator.bank_.members([0]), estimator.config_
-    return fold(first, features, estimator.objective_, config, estimator.sharpness_)
+    calibration = estimator.model_.calibration
+    return merged_network(first, features, estimator.objective_, config, calibration)
 
 
 def _nearest(model: SavedModel, shown: Sequence[int]) -> list[str]:
@@ -182,7 +183,7 @@ def _answers(estimator: Any, network: Network, codes: Array) -> list[list[float]
     if isinstance(estimator.objective_, Numbers):
         answers = estimator.objective_.decode(outputs.numpy()).reshape(len(codes), -1)
     else:
-        answers = estimator._probabilities(outputs)
+        answers = estimator.model_.probabilities(outputs)
     listed: list[list[float]] = answers.round(12).tolist()
     return listed
 

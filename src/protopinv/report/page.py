@@ -12,7 +12,6 @@ from markupsafe import Markup
 
 from protopinv import __version__
 from protopinv.errors import ConfigError
-from protopinv.estimators.saving import task_of
 from protopinv.files import replacing, require_ending, require_file
 from protopinv.optional import require
 from protopinv.report import content, scores
@@ -72,7 +71,7 @@ def render(model: Any, X: Any, y: Any, *, name: str, rows: bool, today: date) ->
     text: str = environment.get_template("page.html").render(
         name=name,
         today=today.isoformat(),
-        facts=content.headline(model, task_of(model)),
+        facts=content.headline(model, model.model_.task),
         style=_asset("page.css"),
         script=Markup(running.script) + _asset("page.js"),  # escaped piece by piece by js_value
         running=running,

@@ -40,7 +40,7 @@ def prototypes_of(model: Any, member: int = 0, chosen: Sequence[int] | None = No
     prototype. A stem has no way back. With one these are images that it sees nearly as it would see
     the prototype, found by descent from grey: many look alike to it, and this is a smooth one.
     """
-    bank = model._bank().member(member).to("cpu", torch.float64)
+    bank = model.model_.prototypes.member(member).to("cpu", torch.float64)
     kept = list(range(bank.n_prototypes)) if chosen is None else list(chosen)
     inputs = bank.inputs[kept]
     if bank.scale is not None:  # rows enter the network as scale * x; what it ignores is not moved
@@ -51,7 +51,7 @@ def prototypes_of(model: Any, member: int = 0, chosen: Sequence[int] | None = No
     distance = (rows - features.mean) * features.scale
     values = rows
     if isinstance(front, Stem):
-        values = _seen_alike(front, features, rows.float(), model.image_range_).double()
+        values = _seen_alike(front, features, rows.float(), model.model_.image_range).double()
     elif isinstance(front, Bent):
         values = front.restored(rows)
     answers = _answers(model, bank.outputs[kept])

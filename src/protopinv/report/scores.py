@@ -11,6 +11,7 @@ from sklearn.inspection import permutation_importance
 from sklearn.metrics import r2_score
 
 from protopinv.estimators.evaluation import Reliability, evaluate
+from protopinv.estimators.rows import rows_to_predict
 from protopinv.objective import Classes, Numbers
 from protopinv.report.charts import Axes, bars, density, number, reliability
 from protopinv.report.content import Fact, names_of
@@ -124,7 +125,7 @@ def _charts(
         ]
         texts = [[", ".join(map(number, row)) for row in part.tolist()] for part in (true, said)]
         return drawn, losses, texts[0], texts[1]
-    probabilities = estimator._probabilities(outputs)
+    probabilities = estimator.model_.probabilities(outputs)
     if isinstance(objective, Classes):
         place = {label: at for at, label in enumerate(estimator.classes_.tolist())}
         codes = np.array([place[label] for label in np.asarray(y).ravel().tolist()])
@@ -189,7 +190,7 @@ def _row(X: Any, place: int) -> str:
 
 def importance(estimator: Any, X: Any, y: Any) -> Array:
     """How much the score falls where one column is shuffled, by scikit-learn, column by column."""
-    codes = np.asarray(estimator._coded(X), dtype=np.float64)
+    codes = np.asarray(rows_to_predict(estimator, X, estimator.model_), dtype=np.float64)
     some = np.random.default_rng(0).permutation(len(codes))[:IMPORTANCE_ROWS]
     found = permutation_importance(
         estimator,
@@ -205,8 +206,7 @@ def importance(estimator: Any, X: Any, y: Any) -> Array:
 
 def _score_of_codes(estimator: Any, codes: Array, y: NDArray[Any]) -> float:
     """The estimator's own score, for rows whose text and dates are numbers already."""
-    rows = codes if estimator.table_ is None else estimator.table_.features(codes)
-    said = estimator.objective_.decode(estimator._answers(rows).numpy())
+    said = estimator.objective_.decode(estimator.model_.outputs(codes).numpy())
     if isinstance(estimator.objective_, Numbers):
         return float(r2_score(y, said))
     return float((said == y).mean())

@@ -147,7 +147,10 @@ class ArrowRows(RowSource):
             yield self._piece(block, batch, done, wanted)
 
     def frames(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
-        """The same with features as they are: a table of Arrow."""
+        """Yield some rows of a block at a time, as a table of Arrow where ``is_framed``."""
+        if not self.is_framed:
+            yield from self.read(block, wanted)
+            return
         import pyarrow as pa
 
         for batch, done in self._batches(block, wanted):
