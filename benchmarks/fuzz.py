@@ -113,7 +113,7 @@ def again(model: Any, path: Path, dtype: str) -> None:
 
 def rows_for(model: Any, n: int = 12) -> tuple[Any, Any]:
     """Rows like those of the training, and targets for them."""
-    saved, objective = saved_model(model), model.objective_
+    saved, objective = saved_model(model.model_), model.objective_
     if model.table_ is None:
         X: Any = made_up(saved, n).double().numpy()
     else:
