@@ -78,7 +78,7 @@ def stages(model: Any, path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     """All that may be done with a model, by name; stages that change it come last."""
     X, y = rows_for(model)
     yield "predict", lambda: model.predict(X)
-    yield "card", lambda: card(saved_model(model), "m", "1")
+    yield "card", lambda: card(model.model_, "m", "1")
     yield "evaluate", lambda: evaluate(model, X, y)
     yield "inspect", lambda: summary(path)
     for dtype in DTYPES:
