@@ -26,7 +26,8 @@ from protopinv.train.loop import EpochReport
 TRACE_EVERY = 10
 QUICK: Parameters = {"max_epochs": 4, "warmup_epochs": 1}
 CHOOSING = 0  # the split on which choices are made, by its first seed
-_DEFAULTS: Parameters = {**asdict(TrainConfig()), **SHAPE}
+# What is not in a recipe; the names of cells leave out what is usual.
+_DEFAULTS: Parameters = {**asdict(TrainConfig()), "projection": "pca", **SHAPE}
 
 
 @dataclass(frozen=True)
