@@ -73,9 +73,9 @@ class PopulationStep(BankStep):
         shared_by_all = [shared] * len(configs)
         super().__init__(bank, shared_by_all, objective, generator=generator, chunk=chunk)
         if differ:
-            kind = OWN_OPTIMIZERS[shared.optimizer]
-            self.optimizer = kind(self.optimizer.blocks, shared.lr)
-            self.optimizer.set_members(configs, len(bank.hidden))
+            own = OWN_OPTIMIZERS[shared.optimizer](self.optimizer.blocks, shared.lr)
+            own.set_members(configs, len(bank.hidden))
+            self.optimizer = own
         rates = [config.lr for config in configs]
         if len(set(rates)) > 1:
             for member, rate in enumerate(rates):

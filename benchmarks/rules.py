@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.record import Cell, Content, Record, Records
 from benchmarks.side_by_side import side_by_side
@@ -31,7 +31,7 @@ from protopinv.train.config import TrainConfig
 from protopinv.train.resolve import DataShape, resolved
 
 DEFAULTS = "effort='quick'"
-EFFORT = "quick"
+EFFORT: Literal["quick"] = "quick"
 Parameters = Mapping[str, Any]
 Change = Callable[[TrainConfig], Parameters]
 

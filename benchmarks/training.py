@@ -52,8 +52,8 @@ class Job:
 
 def config_of(parameters: Parameters, data: ArrayData, device: str) -> TrainConfig:
     """The configuration that an estimator with these parameters trains with."""
-    n_groups, one_unit = data.objective.n_groups, have_one_unit(data.X)
-    shape = shape_of(*data.X.shape, n_groups, torch.device(device), one_unit)
+    (n, d), n_groups = data.X.shape, data.objective.n_groups
+    shape = shape_of(n, d, n_groups, torch.device(device), have_one_unit(data.X))
     return resolved(TrainConfig(**parameters), shape)
 
 

@@ -34,7 +34,7 @@ from protopinv.train.step import Step
 from protopinv.train.threads import threads_for
 
 # What "auto" means for an MLP, where that is not what it means for a bank.
-OWN = {"early_stopping": False, "lr": 1e-3, "activation": "relu"}
+OWN: dict[str, Any] = {"early_stopping": False, "lr": 1e-3, "activation": "relu"}
 
 
 def n_weights(model: Model) -> int:
@@ -82,9 +82,7 @@ class MLPBaselineClassifier(WithoutBanks):
         tags.classifier_tags.multi_label = True
         return tags
 
-    def fit(  # type: ignore[override]
-        self, X: Any, y: Any, *, observer: Observer | None = None
-    ) -> Self:
+    def fit(self, X: Any, y: Any, *, observer: Observer | None = None) -> Self:
         """Train on rows ``X`` and labels ``y``.
 
         ``observer`` is shown every epoch's report; if it returns True, training ends there.
@@ -93,7 +91,9 @@ class MLPBaselineClassifier(WithoutBanks):
         device, seed = resolve_device(self.device), self._seed()
         rows, data = self._array_data(X, y, seed)
         objective = data.objective
-        shape = shape_of(*data.X.shape, objective.n_groups, device, have_one_unit(data.X))
+        shape = shape_of(
+            len(data.X), data.n_features, objective.n_groups, device, have_one_unit(data.X)
+        )
         config = candidates(config, shape)[0]
         progress_bar = progress(enabled=bool(self.verbose), also=observer)
         threads = threads_for(shape, objective.n_outputs, config, device)
@@ -122,7 +122,7 @@ class MLPBaselineClassifier(WithoutBanks):
     def config(self) -> TrainConfig:
         """The hyperparameters, checked; raises ConfigError for a value outside its range."""
         self._require_number("weight_decay", Real, 0, "a number, 0 or more")
-        config = super().config()
+        config: TrainConfig = super().config()
         if config.early_stopping == "cross":
             raise ConfigError(
                 "early_stopping must be True or False here. Got 'cross'. Change it to True."

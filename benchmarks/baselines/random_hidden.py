@@ -102,6 +102,7 @@ class RandomHiddenClassifier(Contestant):
     def fit(self, X: Any, y: Any) -> Self:  # type: ignore[override]
         """Draw W_1, sum the Gram matrix of act([1, x] W_1) over pieces of rows, solve for W_2."""
         config, device = self.config(), resolve_device(self.device)
+        ridge: Any = self.ridge
         seed = self._seed()
         rows, data = self._array_data(X, y, seed)
         if not isinstance(data.objective, Classes):
@@ -114,7 +115,7 @@ class RandomHiddenClassifier(Contestant):
             features = fit_features(data, None, config, device)
             first = self._first_layer(features.n_components, generator).to(device)
             hidden = _Hidden(features, first, self.activation)
-            second = _solve_outputs(data, hidden, float(self.ridge), device)
+            second = _solve_outputs(data, hidden, float(ridge), device)
         layers = (features.back_project(first).cpu(), second.cpu())
         self.model_ = self._fitted(rows, data, Network(layers, self.activation), features, config)
         return self
@@ -129,8 +130,8 @@ class RandomHiddenClassifier(Contestant):
                 f"activation must be one of {', '.join(map(repr, ACTIVATIONS))}. "
                 f"Got {self.activation!r}. Change it, or leave it at 'relu'."
             )
-        options: dict[str, Any] = {"projection": "none", "scaling": self.scaling}
-        return TrainConfig(**options)
+        options: dict[str, Any] = {"scaling": self.scaling}
+        return TrainConfig(**options, projection="none", n_components=None)
 
     def _first_layer(self, d: int, generator: Generator) -> Tensor:
         scale, units = self.weight_scale, self.n_hidden
