@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # Any broken link, and anything that another host would be asked for, is an error.
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-.PHONY: setup demo test check style types pages bench paper ablations accuracy more contest small docs release clean
+.PHONY: setup demo test check style types pages bench paper ablations accuracy more contest small trace docs release clean
 
 setup: $(READY)
 
@@ -45,7 +45,8 @@ pages: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks speed $(OPTIONS)
 
-paper ablations accuracy more contest small: $(READY)
+# What a call passes through: OPTIONS="--before ../older/src" compares with another checkout.
+paper ablations accuracy more contest small trace: $(READY)
 	$(BIN)/python -m benchmarks $@ $(OPTIONS)
 
 docs: $(READY)

@@ -352,6 +352,20 @@ def against(
 
 
 @study
+def trace(
+    records: "Records",
+    before: Annotated[
+        Path | None, typer.Option(help="The folder src of an older checkout, to compare with.")
+    ] = None,
+) -> Shown:
+    """Files, functions and depth of fit, predict_proba, partial_fit and protopinv train."""
+    from benchmarks.against.trace import measure_trace, trace_table
+
+    record = measure_trace(records, None if before is None else before.resolve()).content
+    return record, trace_table(record)
+
+
+@study
 def shipping(records: "Records", quick: Quick = False) -> Shown:
     """Exports against Python: the same answers, sizes in flash and memory, speed."""
     from benchmarks.shipping.study import ShippingPlan, measure_shipping, shipping_tables

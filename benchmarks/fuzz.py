@@ -78,7 +78,7 @@ def stages(model: Any, path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     """All that may be done with a model, by name; stages that change it come last."""
     X, y = rows_for(model)
     yield "predict", lambda: model.predict(X)
-    yield "card", lambda: card(saved_model(model), "m", "1")
+    yield "card", lambda: card(model.model_, "m", "1")
     yield "evaluate", lambda: evaluate(model, X, y)
     yield "inspect", lambda: summary(path)
     for dtype in DTYPES:
@@ -113,7 +113,7 @@ def again(model: Any, path: Path, dtype: str) -> None:
 
 def rows_for(model: Any, n: int = 12) -> tuple[Any, Any]:
     """Rows like those of the training, and targets for them."""
-    saved, objective = saved_model(model), model.objective_
+    saved, objective = saved_model(model.model_), model.objective_
     if model.table_ is None:
         X: Any = made_up(saved, n).double().numpy()
     else:

@@ -147,7 +147,7 @@ def files_of(estimator: Any, X: Any, y: Any, folder: Path, **options: bool) -> d
         estimator.export(folder / f"export.{ending}", **options)
     write_report(estimator, folder / "page.html")
     write_report(estimator, folder / "scored.html", X, y)
-    (folder / "card.md").write_text(card(saved_model(estimator.model_), "m", "1"))
+    (folder / "card.md").write_text(card(estimator.model_, "m", "1"))
     (folder / "pickle").write_bytes(pickle.dumps(estimator))
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 

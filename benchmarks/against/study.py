@@ -38,7 +38,7 @@ def measure_against(
     before: Path, records: Records, *, tasks: tuple[str, ...] = TASKS, repeats: int = 7
 ) -> Record:
     """Every task in turns with the source tree ``before`` and with this one."""
-    plan = AgainstPlan(_commit(before), tasks, repeats)
+    plan = AgainstPlan(commit_of(before), tasks, repeats)
     record = records.open("against", plan=asdict(plan))
     for task in tasks:
         cell = record.cell(task, partial(_compared, task, before, repeats))
@@ -61,18 +61,23 @@ def _compared(task: str, before: Path, repeats: int) -> Cell:
 
 
 def _run(task: str, tree: Path) -> work.Seconds:
+    seconds: work.Seconds = run_with(tree, work.__name__, task)
+    return seconds
+
+
+def run_with(tree: Path, module: str, *arguments: str) -> Any:
+    """What a module prints as JSON when it is run with another source tree."""
     path = os.pathsep.join([str(tree), str(ROOT)])
     result = subprocess.run(
-        [sys.executable, "-m", work.__name__, task],
+        [sys.executable, "-m", module, *arguments],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,
     )
     if result.returncode:
-        raise RuntimeError(f"{task} with {tree} failed: {result.stderr[-2_000:]}")
-    seconds: work.Seconds = json.loads(result.stdout.splitlines()[-1])
-    return seconds
+        raise RuntimeError(f"{module} with {tree} failed: {result.stderr[-2_000:]}")
+    return json.loads(result.stdout.splitlines()[-1])
 
 
 def _rows(task: str, cell: Mapping[str, Any]) -> list[list[str]]:
@@ -92,7 +97,7 @@ def against_table(record: Content) -> list[str]:
     return markdown(["", "before", "now", "ratio, with quartiles"], rows)
 
 
-def _commit(tree: Path) -> str:
+def commit_of(tree: Path) -> str:
     """Which commit a source tree is at."""
     command = ["git", "rev-parse", "--short=10", "HEAD"]
     result = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)

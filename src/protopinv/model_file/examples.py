@@ -1,6 +1,7 @@
 """Rows that nobody has seen, to check and calibrate a network with: no training row is needed."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Generator, Tensor
@@ -9,6 +10,9 @@ from protopinv.features import Bent, Stem
 from protopinv.model_file.saved import SavedModel
 from protopinv.tables import Category
 from protopinv.tables.columns import Column
+
+if TYPE_CHECKING:
+    from protopinv.model import Model
 
 MADE_UP = 32
 # All that are stored take no more than this.
@@ -21,7 +25,7 @@ NOISE = 0.1
 GAPS = 0.125
 
 
-def made_up(model: SavedModel, n: int | None = None) -> Tensor:
+def made_up(model: "SavedModel | Model", n: int | None = None) -> Tensor:
     """Rows like the examples, drawn from what the model knows of its columns.
 
     There are fewer than ``n`` if they are very long. They are in float32, or in float64 where that
