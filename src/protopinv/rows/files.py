@@ -104,6 +104,9 @@ class ArrowRows(RowSource):
     they are not all numbers (``is_framed``).
     """
 
+    names: tuple[str, ...]
+    target_names: tuple[str, ...]
+
     def __init__(
         self,
         files: Sequence[Path],
@@ -159,10 +162,10 @@ class ArrowRows(RowSource):
         self, file: FileRows, features: Sequence[str] | None, drop: Sequence[str]
     ) -> tuple[str, ...]:
         """The columns that are features; raises DataError for a column that is not there."""
-        used = [*self.target_names or (), *self._weights]
+        used = [*self.target_names, *self._weights]
         for names, rule, others in (
-            (self.target_names or (), "The target must be a column of the table", drop),
-            (self._weights, "The weight must be a column of the table", self.target_names or ()),
+            (self.target_names, "The target must be a column of the table", drop),
+            (self._weights, "The weight must be a column of the table", self.target_names),
             (drop, "A column to drop must be in the table", used),
         ):
             _require_columns(file, names, rule, others)
@@ -210,9 +213,9 @@ class ArrowRows(RowSource):
 
     def read(self, block: Block, n_rows: int, *, features: bool = True) -> Iterator[Piece]:
         """Yield some rows of a block at a time, as numbers or as tables of Arrow."""
-        present = [name for name in self.names or () if name not in self._absent]
+        present = [name for name in self.names if name not in self._absent]
         # a target may be a feature, too
-        columns = [*present * features, *self.target_names or (), *self._weights]
+        columns = [*present * features, *self.target_names, *self._weights]
         columns, done = list(dict.fromkeys(columns)), 0
         for batch in self._files[block.file].read(block, columns, max(LEAST_ROWS, n_rows)):
             place = Place(block.file, block.first + done)
@@ -235,8 +238,8 @@ class ArrowRows(RowSource):
         }
         return {
             "rows": self.n_rows,
-            "features": list(self.names or ()),
-            "targets": list(self.target_names or ()),
+            "features": list(self.names),
+            "targets": list(self.target_names),
             "weight": next(iter(self._weights), None),
             "files": files,
         }
@@ -246,7 +249,7 @@ class ArrowRows(RowSource):
         import pyarrow as pa
 
         parts = []
-        for name in self.target_names or ():
+        for name in self.target_names:
             column = batch.column(name)
             if name in self._labels and name not in self._as_text:
                 # text that is numbers or truth in all rows of all files becomes that
@@ -265,7 +268,7 @@ class ArrowRows(RowSource):
             return self._table(batch)
         columns = [
             number_column(batch.column(name), name, place, "Features must be numbers")
-            for name in self.names or ()
+            for name in self.names
         ]
         X = np.empty((len(batch), len(columns)), np.result_type(*{c.dtype for c in columns}))
         for number, column in enumerate(columns):
@@ -279,7 +282,7 @@ class ArrowRows(RowSource):
         table = pa.Table.from_batches([batch])
         for name in self._absent:
             table = table.append_column(name, pa.nulls(len(table), pa.string()))
-        table = table.select(list(self.names or ()))
+        table = table.select(list(self.names))
         return table.cast(pa.schema([(f.name, plain_type(f.type)) for f in table.schema]))
 
 

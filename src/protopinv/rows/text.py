@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,7 +183,7 @@ class TextFile:
             raise WrongEncodingError(position + error.start) from error
         return len(raw) if self.encoding == "utf-8" else len(text.encode(self.encoding))
 
-    def _require_room(self, file: BinaryIO, done: int) -> None:
+    def _require_room(self, file: Any, done: int) -> None:
         """Raise DataError where a packed file holds more than is unpacked into memory."""
         most = source.IN_MEMORY_BYTES
         if done > most and isinstance(file, gzip.GzipFile):
