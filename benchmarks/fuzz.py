@@ -27,7 +27,6 @@ from benchmarks.text import markdown
 from protopinv import ProtoPINVClassifier, load
 from protopinv.errors import CheckpointError, ModelFileError, ProtoPINVError
 from protopinv.estimators import evaluate
-from protopinv.estimators.saving import saved_model
 from protopinv.export.card import card
 from protopinv.model_file import DTYPES, made_up
 from protopinv.model_file.summary import summary
@@ -78,7 +77,7 @@ def stages(model: Any, path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     """All that may be done with a model, by name; stages that change it come last."""
     X, y = rows_for(model)
     yield "predict", lambda: model.predict(X)
-    yield "card", lambda: card(saved_model(model), "m", "1")
+    yield "card", lambda: card(model.model_, "m", "1")
     yield "evaluate", lambda: evaluate(model, X, y)
     yield "inspect", lambda: summary(path)
     for dtype in DTYPES:
@@ -113,9 +112,9 @@ def again(model: Any, path: Path, dtype: str) -> None:
 
 def rows_for(model: Any, n: int = 12) -> tuple[Any, Any]:
     """Rows like those of the training, and targets for them."""
-    saved, objective = saved_model(model), model.objective_
+    objective = model.objective_
     if model.table_ is None:
-        X: Any = made_up(saved, n).double().numpy()
+        X: Any = made_up(model.model_, n).double().numpy()
     else:
         cells = {column.name: _cells(column, n) for column in model.table_.columns}
         X = pl.DataFrame({name: cells.get(name, ["1"] * n) for name in model.table_.names})

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ import pytest
 
 from protopinv import ProtoPINVClassifier, load
 from protopinv.errors import ModelFileError
-from protopinv.model_file.strict import MOST_VALUES
 from protopinv.model_file.summary import summary
+from protopinv.plain import MOST_VALUES
 
 GOLDEN = Path(__file__).parent / "golden" / "long-names.safetensors"
 SMALL = {"n_prototypes": 6, "hidden_sizes": 4, "max_epochs": 2, "n_members": 1, "memory": 0}
@@ -131,7 +132,7 @@ def test_long_values_obey_the_rules_of_the_header(
 def test_half_a_character_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(40, 2))
     model = ProtoPINVClassifier(**SMALL).fit(X, X[:, 0] > 0)
-    model.feature_names_in_ = np.array(["a", "b\ud800"], dtype=object)
+    model.model_ = replace(model.model_, feature_names=("a", "b\ud800"))
     with pytest.raises(ModelFileError, match="must be of whole characters"):
         model.save(tmp_path / "m.safetensors")
     assert list(tmp_path.iterdir()) == []

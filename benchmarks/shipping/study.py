@@ -24,7 +24,6 @@ from benchmarks.shipping.models import Shipped, digits, mnist, models, tiny_imag
 from benchmarks.text import markdown
 from benchmarks.timing import seconds, timed
 from protopinv.errors import ExportError, MissingExtraError
-from protopinv.estimators.saving import saved_model
 from protopinv.export import describe, quantise
 from protopinv.objective import Numbers
 from protopinv.optional import require
@@ -96,7 +95,7 @@ def _shipped(shipped: Shipped, plan: ShippingPlan) -> Cell:
             cell[kind]["bytes"] = (place / f"net.{kind}").stat().st_size
         cell["c"] |= _memory(place / "net.c")
         cell["int8"] = _int8(model, X, X_test, y_test, place)
-        cell["operations"] = describe(saved_model(model)).operations
+        cell["operations"] = describe(model.model_).operations
         cell["speed"] = _speed(model, flat, place, plan)
     return cell
 
@@ -154,7 +153,7 @@ def _c(model: Any, X: NDArray[Any], place: Path) -> NDArray[Any]:
 
 def _answers(model: Any, outputs: NDArray[Any]) -> NDArray[Any]:
     """Probabilities or numbers, from outputs."""
-    answer = describe(saved_model(model)).answer
+    answer = describe(model.model_).answer
     if isinstance(model.objective_, Numbers):
         return np.asarray(answer.numbers(outputs))  # type: ignore[union-attr]
     return np.asarray(answer.probabilities(outputs))  # type: ignore[union-attr]
@@ -212,7 +211,7 @@ def _int8(
     except ExportError as error:
         return {"refused": str(error)}
     flat = X_test.reshape(len(X_test), -1)
-    emulator = quantise(describe(saved_model(model)), rows.reshape(len(rows), -1).astype(float))
+    emulator = quantise(describe(model.model_), rows.reshape(len(rows), -1).astype(float))
     outputs = _run_c(_compile(path), flat, model.objective_.n_outputs)
     same = bool((outputs == emulator.outputs(flat).astype(np.float32)).all())
     return {"same_bits": same, **dict(written.change), **_memory(path)}

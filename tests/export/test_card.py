@@ -5,23 +5,22 @@ from dataclasses import replace
 import pytest
 from export_kinds import HOSTILE, KINDS, model
 
-from protopinv.estimators.saving import saved_model
 from protopinv.export.card import card
 from protopinv.export.text import comment, identifier, markdown_text
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_a_card(kind: str) -> None:
-    text = card(saved_model(model(kind)), "a *name*", "1.2.3")
+    text = card(model(kind).model_, "a *name*", "1.2.3")
     assert text.startswith('---\nlibrary_name: "protopinv"\n')
     assert "# a \\*name\\*" in text
-    without = card(replace(saved_model(model(kind)), bank=None), "m", "1.2.3")
+    without = card(replace(model(kind).model_, bank=None), "m", "1.2.3")
     assert "prototypes" not in without.partition("## Sizes")[2]
 
 
 def test_names_cannot_leave_their_place() -> None:
     names = [*HOSTILE, "x"]
-    text = card(replace(saved_model(model("texts")), feature_names=names), "m", "1")
+    text = card(replace(model("texts").model_, feature_names=names), "m", "1")
     assert "<script" not in text
     assert "</script" not in text
     listed = next(line for line in text.splitlines() if "their names" in line)

@@ -28,7 +28,6 @@ from protopinv.errors import (
     ModelFileError,
     OutputError,
 )
-from protopinv.estimators.saving import saved_model
 from protopinv.export import describe, quantise
 from protopinv.export.card import card
 from protopinv.export.steps import NumberAnswer
@@ -72,7 +71,7 @@ def test_a_file_that_nobody_named_is_replaced_by_an_export_only_if_it_is_one(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_description_does_what_the_model_does(kind: str) -> None:
-    X, described = flat(kind), describe(saved_model(model(kind)))
+    X, described = flat(kind), describe(model(kind).model_)
     share = 1e-5 if kind in STEMS else 1e-10  # stems work in float32
     close(described.outputs(X), kind, X, share)
     if isinstance(described.answer, NumberAnswer):
@@ -84,11 +83,11 @@ def test_the_description_does_what_the_model_does(kind: str) -> None:
 
 
 def test_a_layer_of_few_directions_is_two_factors() -> None:
-    names = [type(step).__name__ for step in describe(saved_model(model("factored"))).steps]
+    names = [type(step).__name__ for step in describe(model("factored").model_).steps]
     assert names == ["Shift", "Affine", "Affine", "Activate", "Affine"]
-    names = [type(step).__name__ for step in describe(saved_model(model("squashed"))).steps]
+    names = [type(step).__name__ for step in describe(model("squashed").model_).steps]
     assert names[0] == "Bend"
-    picked, bend, *_ = describe(saved_model(model("unused"))).steps
+    picked, bend, *_ = describe(model("unused").model_).steps
     assert picked.columns.tolist() == [1, 2, 3, 5, 6, 7]
     assert bend.n_inputs == 6
 
@@ -177,7 +176,7 @@ def test_c_in_whole_numbers_is_its_emulator_bit_for_bit(kind: str, tmp_path: Pat
     X = np.vstack([flat(kind), 50 * flat(kind), -50 * flat(kind)])  # far outside the ranges too
     X[0] = np.nan  # no number is as small as can be
     model(kind).export(source, dtype="int8", calibration=seen)
-    emulator = quantise(describe(saved_model(model(kind))), seen)
+    emulator = quantise(describe(model(kind).model_), seen)
     library, k = compiled(source, "-O2"), model(kind).objective_.n_outputs
     np.testing.assert_array_equal(call(library.net_whole, X, k, ctypes.c_int32), emulator.whole(X))
     found = call(library.net_outputs, X, k)
@@ -485,7 +484,7 @@ def test_a_network_that_answers_with_a_constant_is_exported_too(tmp_path: Path) 
         )
     for name in ("net.onnx", "net.c", "net.mjs", "small.safetensors"):
         estimator.export(tmp_path / name)
-    assert "# m" in card(saved_model(estimator), "m", "1")
+    assert "# m" in card(estimator.model_, "m", "1")
 
 
 def test_rows_stay_at_home_unless_asked(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.errors import UnreadableWarning
-from protopinv.estimators.saving import saved_model
+from protopinv.estimators.rows import rows_to_predict
 from protopinv.export import describe
 from protopinv.tables import frame_columns
 from protopinv.tables.values import DATE_FORMATS, ISO, values_of
@@ -90,6 +90,11 @@ def model(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)
 
 
+def model_rows(model: Any, X: pd.DataFrame) -> np.ndarray:
+    """The codes of rows, as ``Model.outputs`` takes them."""
+    return rows_to_predict(model, X, model.model_)
+
+
 def answers(model: Any, X: pd.DataFrame) -> np.ndarray:
     if isinstance(model, ProtoPINVClassifier):
         return model.predict_proba(X)
@@ -97,7 +102,7 @@ def answers(model: Any, X: pd.DataFrame) -> np.ndarray:
 
 
 def test_the_parts_of_a_table_are_what_the_table_does(model: Any) -> None:
-    codes, encode = model._coded(others()), describe(saved_model(model)).encode
+    codes, encode = model_rows(model, others()), describe(model.model_).encode
     features = encode(codes - encode.origins)
     np.testing.assert_allclose(features, model.table_.features(codes), atol=1e-9)
 
@@ -170,7 +175,7 @@ def test_c_takes_codes_and_knows_the_names_of_categories(model: Any, tmp_path: P
         found = [library.m_code(number, value.encode()) for value in values]
         assert found == list(range(len(values)))
         assert library.m_code(number, b"nobody") == -1
-    rows = describe(saved_model(model)).given(model._coded(X)).astype(np.float32)
+    rows = describe(model.model_).rows(model_rows(model, X)).astype(np.float32)
     is_classifier = isinstance(model, ProtoPINVClassifier)
     call = library.m_probabilities if is_classifier else library.m_predict
     found = np.empty((len(rows), model.objective_.n_outputs), np.float32)

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from protopinv.train.source import Source
+from configs import concrete
 from torch import Generator
 
 from protopinv import ImageCopies, ProtoPINVClassifier
 from protopinv.errors import ConfigError
 from protopinv.features import Distortion
 from protopinv.objective import Classes
-from protopinv.train.config import TrainConfig
+from protopinv.train.data import ArrayData
 from protopinv.train.prepare import prepare
 
 SHAPE = (7, 9, 2)
@@ -101,9 +101,9 @@ def test_bytes_are_taken_as_they_are():
 
 def test_only_training_images_are_copied():
     X = (255 * images(60)).to(torch.uint8).numpy()
-    source = Source(X, np.arange(60) % 2, Classes(np.arange(2)))
-    config = TrainConfig(image_copies=2, image_shape=SHAPE, projection="none")
-    prepared = prepare(source, config, torch.device("cpu"), seed=0, held_out=np.arange(10))
+    data = ArrayData(X, np.arange(60) % 2, Classes(np.arange(2)), held_out=np.arange(10))
+    config = concrete(image_copies=2, image_shape=SHAPE, projection="none")
+    prepared = prepare(data, config, torch.device("cpu"), seed=0)
     assert (len(prepared.rows), len(prepared.validation)) == (150, 10)
     itself, first, second = prepared.rows.X.split(50)
     assert not torch.allclose(itself, first)

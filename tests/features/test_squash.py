@@ -1,5 +1,6 @@
 """Laws of squashed columns: heavy tails only, order kept, straight near the centre, saved."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -142,7 +143,8 @@ def test_a_file_with_a_broken_squash_is_refused(tmp_path: Path):
         n_prototypes=10, scaling="squash", max_epochs=5, early_stopping=False
     ).fit(X, y)
     whole = model.front_
-    model.front_ = Squash(whole.chosen, whole.centre, torch.zeros_like(whole.width))
+    broken = Squash(whole.chosen, whole.centre, torch.zeros_like(whole.width))
+    model.model_ = replace(model.model_, front=broken)
     model.save(path)
     with pytest.raises(ModelFileError, match="a bent column without a width"):
         protopinv.load(path)

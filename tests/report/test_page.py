@@ -17,7 +17,6 @@ from sklearn.datasets import load_digits
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ConfigError, OutputError
-from protopinv.estimators.saving import saved_model
 from protopinv.export.text import js_floats
 from protopinv.model_file import made_up
 from protopinv.network import mean_network
@@ -233,7 +232,7 @@ def test_a_slider_moves_a_prediction(browser, houses, tmp_path: Path) -> None:
     page_of(houses, tmp_path / "page.html")
     opened(browser, tmp_path / "page.html")
     before = answer(browser)
-    rows = made_up(saved_model(houses.model_), TYPICAL_ROWS).double().numpy()
+    rows = made_up(houses.model_, TYPICAL_ROWS).double().numpy()
     typical = np.median(rows, axis=0)
     assert float(before) == pytest.approx(houses.predict([typical])[0], rel=1e-3, abs=1e-3)
     # the column that counts most stands first; a step to the right is a larger number

@@ -62,7 +62,7 @@ def test_a_training_that_was_killed_anywhere_goes_on_bit_for_bit(
 ) -> None:
     model = ProtoPINVClassifier(**SMALL, **KINDS[kind])
     whole = model.fit(*given(kind))
-    expected, history, tried = numbers(whole), whole.history_, whole.tried_
+    expected, history, tried = numbers(whole), whole.history_, whole.candidates_
     written = module.Checkpoints.write
     left = 0
 
@@ -92,7 +92,7 @@ def test_a_training_that_was_killed_anywhere_goes_on_bit_for_bit(
         np.testing.assert_array_equal(mine, theirs)
     assert again.history_.loss == history.loss
     assert again.history_.validation_score == history.validation_score
-    assert [each.held_loss for each in again.tried_] == [each.held_loss for each in tried]
+    assert [each.held_loss for each in again.candidates_] == [each.held_loss for each in tried]
 
 
 PROGRAM = """
@@ -243,9 +243,11 @@ def test_after_the_looks_a_checkpoint_holds_only_the_candidate_that_won(
     path = tmp_path / "run.checkpoint"
     options = {**SMALL, "max_epochs": 12}
     model = ProtoPINVClassifier(**options).fit(*rows(), checkpoint=path, checkpoint_every=1)
-    assert len(model.tried_) > 1
+    assert len(model.candidates_) > 1
     runs = {name.split(".")[1] for name in load_file(path) if name.startswith("runs.")}
-    best = min(range(len(model.tried_)), key=lambda number: model.tried_[number].held_loss)
+    best = min(
+        range(len(model.candidates_)), key=lambda number: model.candidates_[number].held_loss
+    )
     assert runs == {str(best)}
     begun = module.Checkpoints.watch
     numbers_begun = []
@@ -257,7 +259,7 @@ def test_after_the_looks_a_checkpoint_holds_only_the_candidate_that_won(
     monkeypatch.setattr(module.Checkpoints, "watch", watch)
     again = ProtoPINVClassifier(**options).fit(*rows(), checkpoint=path, resume=True)
     assert numbers_begun == [best]  # who lost is not trained again
-    assert again.tried_ == model.tried_
+    assert again.candidates_ == model.candidates_
     for mine, theirs in zip(numbers(again), numbers(model), strict=True):
         np.testing.assert_array_equal(mine, theirs)
 

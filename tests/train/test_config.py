@@ -18,7 +18,6 @@ BAD = [
     ("activation", "swish"),
     ("activation", None),
     ("ridge", 0),
-    ("ridge", (1.0, 2.0, 3.0)),
     ("ridge", float("nan")),
     ("ridge", 1e39),
     ("ridge", 1e-39),
@@ -49,7 +48,7 @@ BAD = [
     ("normalize_inputs", 1),
     ("validation_fraction", 1.0),
     ("validation_fraction", "some"),
-    ("early_stopping", "auto"),
+    ("early_stopping", "sometimes"),
     ("n_iter_no_change", 0),
     ("solver", "qr"),
     ("dtype", "float16"),
@@ -73,6 +72,16 @@ def test_one_value_serves_every_layer_and_several_must_fit() -> None:
     assert config.ridges == (2.0, 2.0, 2.0)
     assert config.learned_ridges == (False, True, True)
     assert TrainConfig(hidden_sizes=16, ridge=(1, 2)).widths == (16,)
+    with pytest.raises(ConfigError, match=r"ridge must be one, or at most one for each of the 2 "):
+        TrainConfig(hidden_sizes=16, ridge=(1.0, 2.0, 3.0))
+
+
+@pytest.mark.parametrize("hidden_sizes", [8, (8, 4), (8, 6, 4)], ids=str)
+def test_the_last_of_several_values_holds_for_all_layers_after_it(hidden_sizes) -> None:
+    config = TrainConfig(hidden_sizes=hidden_sizes, ridge=(63, 0.07), learn_ridge=(False, True))
+    n_layers = len(config.widths) + 1
+    assert config.ridges == (63.0, *[0.07] * (n_layers - 1))
+    assert config.learned_ridges == (False, *[True] * (n_layers - 1))
 
 
 def test_numpy_numbers_are_numbers() -> None:

@@ -5,16 +5,16 @@ import time
 import numpy as np
 import pytest
 import torch
-from protopinv.train.model import train_model
-from protopinv.train.source import Source
+from configs import concrete
+from trainings import train_model
 
 from benchmarks.baselines.mlp import MLPBaselineClassifier
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ConfigError
 from protopinv.objective import Classes
 from protopinv.train.bank_step import BankStep
-from protopinv.train.config import TrainConfig
 from protopinv.train.cross import LEAST_PATIENCE, EpochChoice, crossed, deal_folds
+from protopinv.train.data import ArrayData
 from protopinv.train.loop import EpochReport, train
 from protopinv.train.prepare import first_banks
 from protopinv.train.rows import Rows
@@ -118,11 +118,11 @@ def test_a_fold_is_trained_as_if_there_were_no_other_rows(batch_size: int | None
     """Its bank, its loss on rows that it has not seen, and the bank of all rows beside it."""
     rows, fold = rows_and_folds()
     objective = Classes(np.arange(3))
-    config = TrainConfig(
+    config = concrete(
         n_prototypes=8, hidden_sizes=6, max_epochs=12, dtype="float64", batch_size=batch_size
     )
     both = crossed(rows, fold, n_full=1, n_judged=len(rows))
-    bank = first_banks(both, objective, [config] * 4, range(4))
+    bank = first_banks(both, objective, config, range(4))
     step = BankStep(bank.snapshot(), [config] * 4, objective, generator=torch.Generator())
     choice = EpochChoice(step.trained, 1, 10**6)
     histories = train(step, both, clock=time.perf_counter, choice=choice)
@@ -248,15 +248,12 @@ def test_a_training_whose_folds_have_long_risen_is_ended() -> None:
     X, y = noisy_rows(300, 0)
     seen: list[EpochReport] = []
     objective = Classes.of(y)
-    config = TrainConfig(n_prototypes=30, hidden_sizes=32, max_epochs=100, early_stopping="cross")
-    device = torch.device("cpu")
-    source = Source(X, objective.encode(y), objective)
-    model = train_model(
-        source, [config], seed=0, device=device, clock=time.perf_counter, observer=seen.append
-    )
-    assert len(seen) == model.history.n_epochs < 100
+    config = concrete(n_prototypes=30, hidden_sizes=32, max_epochs=100, early_stopping="cross")
+    data = ArrayData(X, objective.encode(y), objective)
+    history = train_model(data, [config], observer=seen.append).trained.history
+    assert len(seen) == history.n_epochs < 100
     assert len(seen) >= LEAST_PATIENCE
-    assert len(seen) - (model.history.kept_epoch + 1) >= LEAST_PATIENCE
+    assert len(seen) - (history.kept_epoch + 1) >= LEAST_PATIENCE
 
 
 def test_an_observer_may_end_the_training(blobs) -> None:

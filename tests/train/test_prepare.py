@@ -5,11 +5,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-from protopinv.train.source import Source
+from configs import concrete
 
 from protopinv.objective import Classes
 from protopinv.train import prepare, survey
-from protopinv.train.config import TrainConfig
+from protopinv.train.data import ArrayData
 
 USES = (prepare.FOR_NOISE, prepare.FOR_COPIES, prepare.FOR_FRONT)
 
@@ -32,10 +32,11 @@ def test_a_front_is_made_from_a_sample_that_is_the_same_in_any_order(
     usual = prepare.fit_squash
     monkeypatch.setattr(survey, "SAMPLE_ROWS", 20)
     monkeypatch.setattr(prepare, "fit_squash", lambda X, w: seen.append(X) or usual(X, w))
-    source = Source(X, y, Classes.of(y))
-    config = TrainConfig(scaling="squash", projection="none")
+    config = concrete(scaling="squash", projection="none")
     for seed in (5, 6):
-        prepare.prepare(source, config, torch.device("cpu"), seed=seed)
-    keys = survey.Parts(5).sample_keys(np.arange(200))
+        prepare.prepare(
+            ArrayData(X, y, Classes.of(y), seed=seed), config, torch.device("cpu"), seed=seed
+        )
+    keys = survey.Split(5).sample_keys(np.arange(200))
     assert torch.equal(seen[0], torch.from_numpy(X[np.sort(np.argsort(keys)[:20])]))
     assert not torch.equal(*seen)

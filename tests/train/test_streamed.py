@@ -8,19 +8,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from protopinv.train.summary import LabelCounts
 from scipy import sparse
 
 from protopinv import ArrayRows, BatchRows, ProtoPINVClassifier, ProtoPINVRegressor, open_rows
 from protopinv.errors import ConfigError, DataError
-from protopinv.estimators import regressor as regressor_module
 from protopinv.rows import SparseRows
 from protopinv.rows import arrays as arrays_module
-from protopinv.train import prepare_stream as prepare_module
 from protopinv.train import streamed as streamed_module
 from protopinv.train import survey as survey_module
+from protopinv.train.data import StreamData
 from protopinv.train.ranks import ALONE
-from protopinv.train.survey import Parts, Reservoir, Sample, sampled, survey
+from protopinv.train.survey import Reservoir, Sample, Split, sampled, survey
+from protopinv.train.targets import LabelCounts
 
 SMALL = {"n_prototypes": 20, "hidden_sizes": 16, "activation": "relu", "ridge": 2.0, "lr": 0.05}
 SHORT = {**SMALL, "max_epochs": 5, "random_state": 3, "device": "cpu"}
@@ -32,8 +31,7 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays_module, "BLOCK_NUMBERS", 2_000)
     monkeypatch.setattr(survey_module, "PIECE_NUMBERS", 800)
     monkeypatch.setattr(streamed_module, "WINDOW_ROWS", 700)
-    for module in (survey_module, prepare_module, regressor_module):
-        monkeypatch.setattr(module, "SAMPLE_ROWS", 1_000)
+    monkeypatch.setattr(survey_module, "SAMPLE_ROWS", 1_000)
 
 
 @pytest.fixture(scope="module")
@@ -200,12 +198,12 @@ def _streamed(X, y, held_out: float = 0.0):
     from protopinv.objective import Classes
     from protopinv.train.view import View
 
-    source, parts = ArrayRows(X, y, memory=0), Parts(0, held_out)
+    source, parts = ArrayRows(X, y, memory=0), Split(0, held_out)
     found = survey(source, LabelCounts(), parts, ALONE)
     d = X.shape[1]
     features = FeatureMap(torch.zeros(d).double(), torch.ones(d).double())
     view = View(None, features, Classes(np.unique(y)), torch.float64, torch.device("cpu"))
-    return streamed_module.streamed(source, view, parts, ALONE, found)[0]
+    return StreamData(source, view.objective, found, parts, ALONE).rows(view)
 
 
 def test_who_is_held_out_depends_on_the_place_in_its_file_alone(table, tmp_path: Path) -> None:
@@ -217,7 +215,7 @@ def test_who_is_held_out_depends_on_the_place_in_its_file_alone(table, tmp_path:
     pq.write_table(frame.slice(0, 500), tmp_path / "other" / "b.parquet")
     held = []
     for name in ("one", "other"):
-        source, parts = open_rows(tmp_path / name, "y"), Parts(5, 0.2)
+        source, parts = open_rows(tmp_path / name, "y"), Split(5, 0.2)
         out = {}
         for block, piece in survey_module.pieces_of(source, source.blocks[::-1]):
             if block.file == "a.parquet":
@@ -233,15 +231,14 @@ def test_a_reservoir_keeps_the_same_rows_in_any_order_and_every_group() -> None:
     random = np.random.default_rng(0)
     y = (random.random(n) < 0.001).astype(int)
     number = np.arange(n)
-    keys = Parts(0).sample_keys(number)
+    keys = Split(0).sample_keys(number)
     rows = Sample(number[:, None], y, np.ones(n), number, np.zeros(n, int), keys)
     found = []
     for order in (number, number[::-1], random.permutation(n)):
         reservoir = Reservoir(500)
         for piece in np.array_split(order, 37):
-            reservoir.add(rows.taken(piece))
-        kept = reservoir.rows()
-        assert kept is not None
+            reservoir.add(rows.taken(piece), np.ones(len(piece), dtype=bool))
+        (kept,) = reservoir.rows()
         found.append(kept.number.tolist())
     assert found[0] == found[1] == found[2]
     chosen, uniform = sampled(keys, y)

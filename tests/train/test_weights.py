@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from protopinv.train.source import Source
+from configs import concrete
 from torch import Generator, Tensor
 
 from protopinv.bank import Bank, balanced_groups, normal_inputs, pick_rows, population, start_bank
@@ -17,9 +17,9 @@ from protopinv.network import Architecture, designs_of, propagate, solve_weights
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.solve import spread
 from protopinv.train.bank_pass import BankPass, Designs, Manner
-from protopinv.train.config import TrainConfig
+from protopinv.train.data import ArrayData
 from protopinv.train.data_pass import data_pass, evaluate
-from protopinv.train.prepare import features_of, first_banks, front_of, prepare
+from protopinv.train.prepare import first_banks, fit_features, fit_front, prepare
 from protopinv.train.rows import Rows
 
 N, K = 23, 3
@@ -196,17 +196,17 @@ def test_first_banks(objective: Objective, y: Tensor, input_init: str) -> None:
     if y.dtype.is_floating_point and isinstance(objective, Classes):
         y = y.argmax(1)
     X, times = drawn(N, 4), times_of()
-    config = TrainConfig(
+    config = concrete(
         n_prototypes=12,
         hidden_sizes=5,
         input_init=input_init,
         dtype="float64",
     )
     weights = torch.stack([weight_of(times), torch.ones(N)])
-    banks = first_banks(Rows(X, y, weights), objective, [config] * 2, (3, 4))
+    banks = first_banks(Rows(X, y, weights), objective, config, (3, 4))
     again = torch.arange(N).repeat_interleave(times)
-    one = first_banks(Rows(X[again], y[again]), objective, [config], (3,))
-    other = first_banks(Rows(X, y), objective, [config], (4,))
+    one = first_banks(Rows(X[again], y[again]), objective, config, (3,))
+    other = first_banks(Rows(X, y), objective, config, (4,))
     for member, alone in enumerate((one, other)):
         for mine, theirs in zip(banks.trained, alone.trained, strict=True):
             torch.testing.assert_close(mine[member], theirs[0], **CLOSE)
@@ -217,10 +217,10 @@ def test_first_banks(objective: Objective, y: Tensor, input_init: str) -> None:
 def test_what_is_prepared(scaling: str, projection: str) -> None:
     X, times = heavy(60).numpy(), times_of(60).numpy()
     y = np.arange(60) % K
-    config = TrainConfig(scaling=scaling, projection=projection, dtype="float64")
+    config = concrete(scaling=scaling, projection=projection, dtype="float64")
     objective = Classes(np.arange(K))
-    weighted = Source(X, y, objective, times / 3)
-    repeated = Source(X.repeat(times, axis=0), y.repeat(times), objective)
+    weighted = ArrayData(X, y, objective, times / 3)
+    repeated = ArrayData(X.repeat(times, axis=0), y.repeat(times), objective)
     maps = []
     for source in (weighted, repeated):
         prepared = prepare(source, config, HOST, seed=0)
@@ -231,8 +231,7 @@ def test_what_is_prepared(scaling: str, projection: str) -> None:
         if prepared.rows.weight is not None:
             assert float(prepared.rows.weight.mean()) == pytest.approx(1)
     torch.testing.assert_close(*maps, rtol=1e-9, atol=1e-9)
-    everything = np.arange(60)
-    assert features_of(weighted, everything, config, HOST).n_components == maps[0].shape[1]
+    assert fit_features(weighted, None, config, HOST).n_components == maps[0].shape[1]
 
 
 def test_a_stem_is_made_from_rows_that_count() -> None:
@@ -240,12 +239,11 @@ def test_a_stem_is_made_from_rows_that_count() -> None:
     X = torch.rand(30, 64, generator=generator).numpy()
     X[::2] = np.nan  # would spoil all filters
     weight = (np.arange(30) % 2).astype(float)
-    source = Source(X, np.arange(30) % 2, Classes(np.arange(2)), weight)
-    config = TrainConfig(
+    data = ArrayData(X, np.arange(30) % 2, Classes(np.arange(2)), weight)
+    config = concrete(
         stem="pca", stem_filters=3, stem_patch=3, stem_pool=2, image_shape=(8, 8), scaling="global"
     )
-    every = np.arange(30)
-    stem = front_of(source, every, every, config, HOST, seed=0)
+    stem = fit_front(data.some(HOST), config, seed=0)
     assert all(tensor.isfinite().all() for tensor in stem.tensors().values())
 
 

@@ -59,9 +59,8 @@ def inspect(
 def _show_card(model: str) -> None:
     from protopinv import __version__
     from protopinv.cli.rows import model_at
-    from protopinv.estimators.saving import saved_model
     from protopinv.export.card import card
 
-    text = card(saved_model(model_at(model).model_), Path(model).stem, __version__)
+    text = card(model_at(model).model_, Path(model).stem, __version__)
     for line in text.removesuffix("\n").split("\n"):
         show(line)

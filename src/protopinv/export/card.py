@@ -1,12 +1,12 @@
 """A model card: what a model is, in Markdown, as repositories of models show it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from protopinv.export.description import describe
 from protopinv.export.text import markdown_text
-from protopinv.model_file import SavedModel
+from protopinv.model import Model
 
 PIPELINES = {
     "classification": "tabular-classification",
@@ -18,7 +18,7 @@ MEASURES = {"classification": "accuracy", "multi-label": "label accuracy", "regr
 MOST_NAMES = 50
 
 
-def card(model: SavedModel, name: str, version: str) -> str:
+def card(model: Model, name: str, version: str) -> str:
     """Markdown with the YAML front matter of Hugging Face: data, measures, sizes, use."""
     front = {
         "library_name": "protopinv",
@@ -33,7 +33,7 @@ def card(model: SavedModel, name: str, version: str) -> str:
     return "\n".join(lines)
 
 
-def _what(model: SavedModel) -> list[str]:
+def _what(model: Model) -> list[str]:
     sizes = " → ".join(map(str, model.network.sizes))
     return [
         f"A small feed-forward network for {model.task}, layers {sizes}, activation "
@@ -42,12 +42,12 @@ def _what(model: SavedModel) -> list[str]:
     ]
 
 
-def _names(names: list[Any]) -> str:
+def _names(names: Sequence[Any]) -> str:
     shown = ", ".join(markdown_text(str(name)) for name in names[:MOST_NAMES])
     return shown + (f", and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
 
 
-def _data(model: SavedModel) -> list[str]:
+def _data(model: Model) -> list[str]:
     lines = [f"- features: {model.n_features}"]
     if model.table is not None:
         told = [(column.name, column.story) for column in model.table.columns[:MOST_NAMES]]
@@ -55,24 +55,23 @@ def _data(model: SavedModel) -> list[str]:
     elif model.feature_names is not None:
         lines.append(f"- their names: {_names(model.feature_names)}")
     if model.task == "classification":
-        lines.append(f"- classes: {_names(model.objective['classes'])}")
+        lines.append(f"- classes: {_names(model.classes.tolist())}")
     else:
         lines.append(f"- outputs: {model.network.sizes[-1]}")
     return lines
 
 
-def _training(model: SavedModel) -> list[str]:
-    history: Mapping[str, Any] = model.history
-    ended = markdown_text(history["ending"])
-    lines = [f"- epochs: {len(history['loss'])}, {ended}, {history['seconds']:.3g} s"]
-    kept, scores = history.get("kept_epoch"), history.get("validation_score") or []
-    if kept is not None and kept < len(scores):
-        lines.append(f"- {MEASURES[model.task]} on rows held out or in folds: {scores[kept]:.4f}")
+def _training(model: Model) -> list[str]:
+    history = model.history
+    ended = markdown_text(history.ending)
+    lines = [f"- epochs: {history.n_epochs}, {ended}, {history.seconds:.3g} s"]
+    if (score := history.kept_score) is not None:
+        lines.append(f"- {MEASURES[model.task]} on rows held out or in folds: {score:.4f}")
     lines.append("- no measure here is of a test set; evaluate the model on rows of your own")
     return lines
 
 
-def _sizes(model: SavedModel) -> list[str]:
+def _sizes(model: Model) -> list[str]:
     operations = describe(model).operations
     lines = [
         f"- numbers to predict with: {model.network.n_shipped:,}",
@@ -87,7 +86,7 @@ def _sizes(model: SavedModel) -> list[str]:
     return lines
 
 
-def _use(model: SavedModel, version: str) -> list[str]:
+def _use(model: Model, version: str) -> list[str]:
     return [
         f"With protopinv {version} or later:",
         "",
@@ -101,7 +100,7 @@ def _use(model: SavedModel, version: str) -> list[str]:
         "It is meant for rows like those it was trained on. For rows far from them its answers "
         + (
             "are kept near the range of the training targets, and are not to be relied on."
-            if model.objective.get("low") is not None
+            if getattr(model.objective, "low", None) is not None
             else "may be far off, and seem sure."
         ),
     ]

@@ -28,8 +28,11 @@ from protopinv.export.steps import (
     Windows,
 )
 from protopinv.features import Bent, Squash, Stem
-from protopinv.model_file import SavedModel
+from protopinv.model import Model
+from protopinv.model_file import made_up
 from protopinv.model_file.packing import thin_factors
+from protopinv.objective import Classes, Numbers, Objective
+from protopinv.tables import Table
 
 # A feature whose mean is so many standard deviations from zero has it taken off first: float32 has
 # not enough digits for both.
@@ -53,6 +56,7 @@ class Description:
     facts: Mapping[str, Any]
     examples: Rows
     deviations: Rows
+    table: Table | None
 
     @property
     def encode(self) -> Encode | None:
@@ -60,9 +64,12 @@ class Description:
         first = self.steps[0]
         return first if isinstance(first, Encode) else None
 
-    def given(self, codes: Rows) -> Rows:
-        """Rows as the first step takes them, from those that a model codes."""
-        return codes if self.encode is None else codes - self.encode.origins
+    def rows(self, codes: Any) -> Rows:
+        """Rows as the first step takes them, from those that ``Model.outputs`` takes."""
+        rows = np.asarray(codes.toarray() if hasattr(codes, "toarray") else codes)
+        if self.table is None:
+            return rows
+        return self.table.features(rows) if self.encode is None else rows - self.encode.origins
 
     @property
     def n_inputs(self) -> int:
@@ -89,13 +96,17 @@ class Description:
         return rows
 
 
-def describe(model: SavedModel) -> Description:
-    """The network of a model: its front, then layers in their smallest form."""
+def describe(model: Model, examples: Any = None) -> Description:
+    """The network of a model: its front, then layers in their smallest form.
+
+    ``examples`` are rows as ``Model.outputs`` takes them; without any they are made up.
+    """
+    codes: Rows = np.asarray(made_up(model) if examples is None else examples, dtype=np.float64)
     mean, scale = (_array(part) for part in (model.features.mean, model.features.scale))
     first, *others = (_affine(W) for W in model.network.weights)
     used = np.arange(first.n_inputs)
     if not isinstance(model.front, Stem):
-        used = _used(first, model, scale)
+        used = _used(first, model, scale, codes)
     mean, scale = mean[used], scale[used]
     first = replace(first, weights=first.weights[:, used])
     layers = _layers(first, others, model.network.activation, mean, scale)
@@ -106,59 +117,53 @@ def describe(model: SavedModel) -> Description:
             raise AssertionError("steps must follow each other")
     return Description(
         tuple(steps),
-        _answer(model),
+        _answer(model.objective),
         _names(model),
         {"task": model.task, "activation": model.network.activation},
-        np.asarray(model.examples.numpy(), dtype=np.float64) - (0 if not read else read[0].origins),
+        codes - (0 if not read else read[0].origins),
         1 / scale,
+        model.table,
     )
 
 
-def _features(model: SavedModel) -> Rows:
-    """What the network or its front sees of the examples."""
-    rows: Rows = np.asarray(model.examples.numpy(), dtype=np.float64)
-    return rows if model.table is None else model.table.features(rows)
-
-
-def _names(model: SavedModel) -> tuple[str, ...] | None:
+def _names(model: Model) -> tuple[str, ...] | None:
     if model.table is not None:
         return tuple(column.name for column in model.table.columns)
     return None if model.feature_names is None else tuple(model.feature_names)
 
 
-def _answer(model: SavedModel) -> Answer:
-    described, n_outputs = model.objective, model.network.sizes[-1]
-    if model.task == "classification":
-        return ClassAnswer(np.array(described["classes"], np.dtype(described["classes_dtype"])))
-    if model.task == "multi-label":
-        return LabelAnswer(n_outputs)
-    low, high = (
-        None if described.get(name) is None else np.array(described[name], dtype=np.float64)
-        for name in ("low", "high")
-    )
-    return NumberAnswer(n_outputs, low, high)
+def _answer(objective: Objective) -> Answer:
+    if isinstance(objective, Classes):
+        return ClassAnswer(objective.labels)
+    if isinstance(objective, Numbers):
+        low, high = (
+            None if bound is None else np.array(bound, dtype=np.float64)
+            for bound in (objective.low, objective.high)
+        )
+        return NumberAnswer(objective.n_outputs, low, high)
+    return LabelAnswer(objective.n_outputs)
 
 
-def _used(first: Affine, model: SavedModel, scale: Rows) -> NDArray[np.int64]:
+def _used(first: Affine, model: Model, scale: Rows, codes: Rows) -> NDArray[np.int64]:
     """Features with weights; all of them if only few have none.
 
     A weight counts by how far its feature is known to vary: by its scale, or in the examples.
     """
     spread = 1 / scale
-    if len(model.examples) and model.front is None:
-        rows = _features(model)
+    if len(codes) and model.front is None:
+        rows = codes if model.table is None else model.table.features(codes)
         spread = np.maximum(spread, np.abs(rows - rows.mean(axis=0)).max(axis=0))
     size = np.abs(first.weights[0]).max(axis=1) * spread
     used = np.flatnonzero(size > UNUSED * size.max())
     return used if 0 < len(used) < MANY * len(size) else np.arange(len(size))
 
 
-def front_steps(model: SavedModel) -> tuple[Step, ...]:
+def front_steps(model: Model) -> tuple[Step, ...]:
     """What stands before the network and its scaling, for all features."""
     return tuple(_front(model, np.arange(model.n_inputs)))
 
 
-def _front(model: SavedModel, used: NDArray[np.int64]) -> Iterator[Step]:
+def _front(model: Model, used: NDArray[np.int64]) -> Iterator[Step]:
     front = model.front
     if isinstance(front, Stem):
         yield from _stages(front)

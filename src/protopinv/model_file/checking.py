@@ -172,9 +172,10 @@ def _memory_fault(model: Model) -> str | None:
     last = model.last_bank
     if last is not None and not _alike(last, model.bank):
         return "the last bank has another shape than the mean"
-    if model.memory.n_groups > model.objective.n_groups:
+    fault = model.memory.fault(model.features.n_components, model.network.sizes[-1])
+    if fault is None and model.memory.n_groups > model.objective.n_groups:
         return f"a memory of {model.memory.n_groups} groups for {model.objective.n_groups}"
-    return model.memory.fault(model.features.n_components, model.network.sizes[-1])
+    return fault
 
 
 def _config_fault(model: Model) -> str | None:

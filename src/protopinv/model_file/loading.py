@@ -126,10 +126,10 @@ def _model(header: Mapping[str, Any], parts: Parts, path: Path) -> Model:
     network = unpack(parts["network"], features, header["activation"], header["network_dtype"])
     if bank is not None:
         network = replace(network, rank=bank.n_members * bank.n_prototypes)
-    history = {name: tensor.tolist() for name, tensor in parts["history"].items()}
+    epochs = {name: tensor.tolist() for name, tensor in parts["history"].items()}
     try:
         config = TrainConfig(**{k: tupled(v) for k, v in header["config"].items()})
-        history = History.from_dict({**header["history"], **history})
+        history = History.from_dict({**header["history"], **epochs})
     except ODD as error:
         raise unknown_settings(path, error) from error
     table = None
@@ -147,7 +147,9 @@ def _model(header: Mapping[str, Any], parts: Parts, path: Path) -> Model:
         feature_names=tupled(header["feature_names"]),
         target_names=tupled(header.get("target_names")),
         table=table,
-        front=next((f.from_tensors(parts[name]) for name, f in FRONTS.items() if parts[name]), None),
+        front=next(
+            (f.from_tensors(parts[name]) for name, f in FRONTS.items() if parts[name]), None
+        ),
         bank=bank,
         memory=_memory(memory, parts["memory"]) if memory else None,
         last_bank=last_bank,

@@ -122,9 +122,7 @@ def _described(model: Model, memory: Memory) -> dict[str, Any]:
     }
 
 
-def _parts(
-    model: Model, history: Mapping[str, Any], dtype: str
-) -> dict[str, Mapping[str, Tensor]]:
+def _parts(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, Mapping[str, Tensor]]:
     """All arrays, by the part of the model they belong to."""
     packed = pack(model.network, model.features, dtype)
     network = unpack(packed, model.features, model.network.activation, dtype)

@@ -15,13 +15,12 @@ import torch
 from numpy.typing import NDArray
 
 from protopinv.continual.learning import without_ignored
-from protopinv.estimators.saving import saved_model
 from protopinv.export.description import describe, front_steps
 from protopinv.export.encode import Encode
 from protopinv.export.javascript import step_text, write_javascript
 from protopinv.export.steps import Step
 from protopinv.export.text import js_floats, js_value
-from protopinv.model_file import SavedModel
+from protopinv.model import Model
 from protopinv.model_file import made_up as made_up_rows
 from protopinv.network import Network
 from protopinv.objective import Numbers
@@ -70,7 +69,7 @@ def controls(estimator: Any, X: NDArray[Any] | None) -> tuple[Control, ...]:
     if table is not None:
         return tuple(_of_column(column) for column in table.columns)
     names = getattr(estimator, "feature_names_in_", None)
-    rows = made_up_rows(saved_model(estimator.model_), TYPICAL_ROWS).numpy() if X is None else X
+    rows = made_up_rows(estimator.model_, TYPICAL_ROWS).numpy() if X is None else X
     low, typical, high = np.quantile(np.asarray(rows, dtype=np.float64), (0.01, 0.5, 0.99), 0)
     high = np.where(high > low, high, low + 1)
     return tuple(
@@ -97,7 +96,7 @@ def live(
     estimator: Any, moved: Sequence[Control], shown: Sequence[int], about: Sequence[str]
 ) -> Live:
     """The script of a page; ``shown`` are the prototypes that it may call near."""
-    model = saved_model(estimator.model_)
+    model: Model = estimator.model_
     n_banks = of_banks = 1 if model.bank is None else model.bank.n_members
     network, script = model.network, write_javascript(describe(model), about)
     if len(script) > MOST_SCRIPT and of_banks > 1:
@@ -130,7 +129,7 @@ def first_network(estimator: Any) -> Network:
     return merged_network(first, features, estimator.objective_, config, calibration)
 
 
-def _nearest(model: SavedModel, shown: Sequence[int]) -> list[str]:
+def _nearest(model: Model, shown: Sequence[int]) -> list[str]:
     """Steps from a row to 2 x.p - p.p for each prototype p shown: largest for the nearest.
 
     x is the row as the bank sees it: behind the front, scaled, and times the learned factors. A

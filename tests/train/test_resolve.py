@@ -3,13 +3,19 @@
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from protopinv.train.settle import (
+from scipy.sparse import csr_matrix
+
+from protopinv import ProtoPINVClassifier, open_rows
+from protopinv.errors import ConfigError
+from protopinv.train.config import AUTO, FIELDS, TrainConfig
+from protopinv.train.resolve import (
     BATCH,
     COMPONENTS,
     EFFORTS,
@@ -18,27 +24,30 @@ from protopinv.train.settle import (
     FULL_BATCH_ROWS,
     MOST_COLUMNS,
     DataShape,
-    candidates,
-    settle,
+    have_one_unit,
+    resolve,
+    resolved,
 )
-from protopinv.train.source import have_one_unit
-from scipy.sparse import csr_matrix
 
-from protopinv import ProtoPINVClassifier, open_rows
-from protopinv.errors import ConfigError
-from protopinv.train.config import AUTO, FIELDS, TrainConfig, offered_default
-
-OFFERED = {name: offered_default(name) for name in FIELDS}
+OFFERED = {name: getattr(TrainConfig, name) for name in FIELDS}
 LEFT_OPEN = [
-    name for name in FIELDS if OFFERED[name] == AUTO and getattr(TrainConfig, name) != AUTO
+    name for name, item in TrainConfig.__dataclass_fields__.items() if item.metadata["auto"]
 ]
 SMALL = DataShape(n_rows=150, n_features=4, n_groups=3)
 LARGE = DataShape(n_rows=50_000, n_features=20, n_groups=2)
 
 
+def settle(values: dict[str, Any], shape: DataShape) -> TrainConfig:
+    return TrainConfig(**vars(resolved(TrainConfig(**values), shape)))  # checks the range
+
+
+def candidates(values: dict[str, Any], shape: DataShape) -> tuple[TrainConfig, ...]:
+    return resolve(TrainConfig(**values), shape)
+
+
 @pytest.mark.parametrize("shape", [SMALL, LARGE])
-def test_every_auto_is_settled_by_a_value_in_its_range(shape: DataShape):
-    config = settle(OFFERED, shape)  # TrainConfig checks the range
+def test_every_auto_is_resolved_to_a_value_in_its_range(shape: DataShape):
+    config = settle(OFFERED, shape)
     assert not [name for name in LEFT_OPEN if getattr(config, name) == AUTO]
 
 
@@ -92,9 +101,9 @@ def test_one_more_row_changes_little():
 
 
 @pytest.mark.parametrize("effort", list(EFFORTS))
-def test_an_effort_is_a_number_of_kinds(effort: str):
+def test_an_effort_is_a_number_of_candidates(effort: str):
     found = candidates({**OFFERED, "effort": effort}, SMALL)
-    assert len(found) == len(EFFORTS[effort].kinds)
+    assert len(found) == len(EFFORTS[effort].recipes)
     assert len(set(found)) == len(found)
     assert {config.n_members for config in found} == {EFFORTS[effort].n_members}
 
@@ -115,6 +124,27 @@ def test_candidates_differ_only_in_what_was_left_open():
         assert {name: getattr(config, name) for name in given} == given
     whole = {**given, "hidden_sizes": (8,), "ridge": 1.0, "label_smoothing": 0.1}
     assert len(candidates({**OFFERED, **whole}, SMALL)) == 1
+
+
+def test_ridges_of_layers_serve_candidates_of_any_depth():
+    per_layer = {"ridge": (63, 0.07), "learn_ridge": (False, True)}
+    configs = candidates({**OFFERED, **per_layer}, SMALL)
+    assert len({len(config.widths) for config in configs}) > 1
+    for config in configs:
+        assert config.ridges == (63, *[0.07] * len(config.widths))
+        assert config.learned_ridges == (False, *[True] * len(config.widths))
+    deep = candidates({**OFFERED, "ridge": (1, 2, 3, 4, 5)}, SMALL)
+    assert {config.ridges for config in deep} == {(1, 2, 3, 4, 5)}
+
+
+def test_ridges_of_layers_train_networks_of_any_depth():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    ridges = {"ridge": (63, 0.07), "learn_ridge": (False, True), "max_epochs": 8}
+    for hidden_sizes in ("auto", 8, (8, 6, 4)):
+        model = ProtoPINVClassifier(hidden_sizes=hidden_sizes, random_state=0, **ridges)
+        bank = model.fit(X, X[:, 0] > 0).bank_
+        assert bank.ridge[:, 0].tolist() == pytest.approx([63] * bank.n_members, rel=1e-5)
+        assert ((bank.ridge[:, 1:] - 0.07).abs() > 1e-6).all()
 
 
 def test_without_folds_there_is_nobody_to_choose():

@@ -1,4 +1,4 @@
-"""Estimators to formats of others, and what that changes."""
+"""A model in a foreign format, and how that changes its predictions."""
 
 import math
 import warnings
@@ -15,11 +15,8 @@ from torch import nn
 from protopinv import __version__, model_file
 from protopinv import export as formats
 from protopinv.errors import ConfigError, DataError, ExportError, ExportWarning
-from protopinv.estimators.fitting import ProtoPINV
-from protopinv.estimators.saving import save, saved_model
-from protopinv.export import Exported
-from protopinv.export.writing import Outputs
-from protopinv.model_file import SavedModel
+from protopinv.export.writing import Exported, Outputs
+from protopinv.model import Model
 from protopinv.network import dense, inputs_of, outputs_of
 from protopinv.objective import Classes, Labels, Numbers
 from protopinv.tables import Table
@@ -33,7 +30,7 @@ ACTIVATIONS = {"relu": "relu", "tanh": "tanh", "identity": "identity", "sigmoid"
 
 
 def export(
-    estimator: ProtoPINV,
+    model: Model,
     path: str | Path,
     *,
     dtype: str,
@@ -42,32 +39,32 @@ def export(
     y: Any = None,
     examples: bool = False,
 ) -> Exported:
-    """Write the network of a fitted estimator in the format that the ending names."""
-    path, model = Path(path), saved_model(estimator, examples=examples)
+    """Write a model in the format that the ending names; rows are those of ``Model.outputs``."""
+    path, shown = Path(path), model_file.shareable(model, examples=examples).examples
     if calibration is not None and (dtype != "int8" or path.suffix == ".safetensors"):
         raise ConfigError(
             f"Calibration is for int8 in C. Got it for {path.suffix} in {dtype}. Leave it out."
         )
-    rows = None if calibration is None else _given(estimator, calibration)
-    seen, truth = _compared(estimator, X, y, model)
-    description = formats.describe(model)
+    truth = _targets(model, X, y)
+    description = formats.describe(model, shown)
     if path.suffix == ".safetensors":
-        save(estimator, path, bank=False, dtype=dtype, examples=examples)
+        model_file.save(model, path, bank=False, dtype=dtype, examples=examples)
         exported = Exported((path,), "safetensors", dtype, description.operations)
         outputs: Outputs = formats.describe(model_file.load(path)).outputs
     else:
-        if rows is None and dtype == "int8":
-            rows = model_file.made_up(model, CALIBRATION_ROWS).numpy()
+        is_made_up = calibration is None and dtype == "int8"
+        seen = model_file.made_up(model, CALIBRATION_ROWS).numpy() if is_made_up else calibration
+        rows = None if seen is None else description.rows(seen)
         exported, outputs = formats.write(
             description, path, dtype=dtype, rows=rows, version=__version__
         )
-        if calibration is None and dtype == "int8":
+        if is_made_up:
             _warn_of_made_up_rows()
-    if len(seen) == 0 or (X is None and dtype in ("float32", "float64")):
+    compared = shown if X is None else X
+    if compared.shape[0] == 0 or (X is None and dtype in ("float32", "float64")):
         return exported
-    return replace(
-        exported, change=_change(estimator, seen, outputs(description.given(seen)), truth)
-    )
+    after = outputs(description.rows(compared))
+    return replace(exported, change=_change(model, compared, after, truth))
 
 
 def _warn_of_made_up_rows() -> None:
@@ -80,49 +77,31 @@ def _warn_of_made_up_rows() -> None:
     )
 
 
-def _given(estimator: ProtoPINV, X: Any) -> NDArray[Any]:
-    """Rows as a description takes them: numbers, or codes of the columns of a frame."""
-    return np.asarray(estimator._valid(X) if _framed(estimator) is None else estimator._coded(X))
-
-
-def _framed(estimator: ProtoPINV) -> Table | None:
-    """The table of a model, unless it takes numbers as they are."""
-    table = estimator.table_
-    return None if table is None or table.is_plain else table
-
-
-def _compared(
-    estimator: ProtoPINV, X: Any, y: Any, model: SavedModel
-) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Rows to compare on, and their targets, checked before anything is written."""
-    if X is None:
-        if y is not None:
-            raise ConfigError("Targets belong to rows. Got y without X. Give X too.")
-        return model.examples.numpy(), None
-    seen = _given(estimator, X)
+def _targets(model: Model, X: Any, y: Any) -> NDArray[Any] | None:
+    """The targets of the rows to compare on, checked before anything is written."""
     if y is None:
-        return seen, None
-    objective = estimator.objective_
+        return None
+    if X is None:
+        raise ConfigError("Targets belong to rows. Got y without X. Give X too.")
+    n, objective = X.shape[0], model.objective
     truth = np.asarray(y)
-    wanted = (len(seen),) if isinstance(objective, Classes) else (len(seen), objective.n_outputs)
-    if truth.size != math.prod(wanted):
+    shape = (n,) if isinstance(objective, Classes) else (n, objective.n_outputs)
+    if truth.size != math.prod(shape):
         raise DataError(
-            f"Targets must have one row per sample, shape {wanted}. Got shape {truth.shape}. Check "
+            f"Targets must have one row per sample, shape {shape}. Got shape {truth.shape}. Check "
             "how the two were split."
         )
-    return seen, truth.reshape(wanted)
+    return truth.reshape(shape)
 
 
 def _change(
-    estimator: ProtoPINV, X: NDArray[Any], after: NDArray[np.float64], truth: Any
+    model: Model, X: Any, after: NDArray[np.float64], truth: NDArray[Any] | None
 ) -> dict[str, float]:
     """How predictions move, and what that costs where the truth is known."""
-    table = _framed(estimator)
-    before = estimator._answers(X if table is None else table.features(X)).numpy()
-    objective = estimator.objective_
-    found: dict[str, float] = {"rows": len(X)}
+    before, objective = model.outputs(X).numpy(), model.objective
+    found: dict[str, float] = {"rows": X.shape[0]}
     if isinstance(objective, Numbers):
-        old, new = (objective.decode(each).reshape(len(X), -1) for each in (before, after))
+        old, new = (objective.decode(each).reshape(len(after), -1) for each in (before, after))
         spread = np.maximum(old.std(axis=0), np.finfo(np.float64).tiny)
         found["largest_difference"] = float(np.abs(new - old).max())
         # of the target that it hurts most
@@ -140,9 +119,9 @@ def _change(
     return found
 
 
-def to_torch(estimator: ProtoPINV) -> nn.Module:
+def to_torch(model: Model) -> nn.Module:
     """A module from rows to outputs."""
-    description = formats.describe(saved_model(estimator))
+    description = formats.describe(model)
     if description.encode is not None:
         raise ExportError(
             "A torch module takes numbers. This model takes a frame, of which it makes "
@@ -151,9 +130,8 @@ def to_torch(estimator: ProtoPINV) -> nn.Module:
     return formats.to_torch(description)
 
 
-def to_sklearn(estimator: ProtoPINV) -> Any:
+def to_sklearn(model: Model) -> Any:
     """An MLPClassifier or MLPRegressor with the weights of the network."""
-    model = saved_model(estimator)
     if model.table is not None and not model.table.is_plain:
         raise ExportError(
             "scikit-learn's networks take numbers. This model takes a frame, of which it makes "
@@ -184,7 +162,7 @@ def to_sklearn(estimator: ProtoPINV) -> Any:
         "hidden_layer_sizes": widths,
         "activation": ACTIVATIONS[model.network.activation],
     }
-    objective = estimator.objective_
+    objective = model.objective
     network: Any
     if isinstance(objective, Numbers):
         network = MLPRegressor(**shape)
@@ -196,7 +174,7 @@ def to_sklearn(estimator: ProtoPINV) -> Any:
             binarizer.fit(np.eye(objective.n_outputs, dtype=int))
             binarizer.sparse_input_ = False
         else:
-            binarizer.fit(estimator.classes_)
+            binarizer.fit(model.classes)
         network._label_binarizer = binarizer
         network.classes_ = binarizer.classes_
         single = isinstance(objective, Classes) and objective.n_outputs == 2
@@ -208,11 +186,11 @@ def to_sklearn(estimator: ProtoPINV) -> Any:
     network.intercepts_ = [W[0].copy() for W in layers]
     network.n_layers_ = len(layers) + 1
     network.n_outputs_ = layers[-1].shape[1]
-    network.n_features_in_ = estimator.n_features_in_
-    if hasattr(estimator, "feature_names_in_"):
-        network.feature_names_in_ = estimator.feature_names_in_
-    network.n_iter_ = estimator.n_iter_
-    network.loss_curve_ = list(estimator.history_.loss)
+    network.n_features_in_ = model.n_columns
+    if model.feature_names is not None:
+        network.feature_names_in_ = np.array(model.feature_names, dtype=object)
+    network.n_iter_ = model.history.n_epochs
+    network.loss_curve_ = list(model.history.loss)
     network.loss_ = network.loss_curve_[-1] if network.loss_curve_ else np.nan
     network.best_loss_ = network.loss_
     network.t_, network._no_improvement_count = 0, 0  # for partial_fit

@@ -3,26 +3,26 @@
 import math
 import os
 import signal
-import time
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from protopinv.train.model import Model, train_model
-from protopinv.train.source import Source
+from configs import concrete
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from trainings import Model, train_model
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.errors import TrainingError
 from protopinv.objective import Classes, Labels, Numbers
 from protopinv.train.config import TrainConfig
+from protopinv.train.data import ArrayData
 from protopinv.train.look import LEAST_LOOK, LOOK, LOOK_STEPS, look_epochs
 from protopinv.train.loop import EpochReport, Run
 
-PLAIN = TrainConfig(
+PLAIN = concrete(
     n_prototypes=12,
     hidden_sizes=(10,),
     ridge=1.0,
@@ -43,29 +43,31 @@ def trained(*candidates: TrainConfig, **more: Any) -> Model:
     X = rng.standard_normal((120, 4))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
     objective = Classes.of(y)
-    source = Source(X, objective.encode(y), objective)
-    device = torch.device("cpu")
-    return train_model(source, candidates, seed=0, device=device, clock=time.perf_counter, **more)
+    return train_model(ArrayData(X, objective.encode(y), objective), candidates, **more)
+
+
+def finite_losses(model: Model) -> list[bool]:
+    return [math.isfinite(each.held_loss) for each in model.trained.candidates]
 
 
 @pytest.mark.parametrize("order", [(PLAIN, LAME), (LAME, PLAIN)], ids=["first", "second"])
 def test_the_best_candidate_is_trained_as_if_it_were_alone(order: tuple[TrainConfig, ...]) -> None:
     chosen, alone = trained(*order), trained(PLAIN)
-    assert chosen.config == PLAIN
-    assert [each.config for each in chosen.tried] == list(order)
-    assert alone.tried == ()
-    losses = {each.config: each.held_loss for each in chosen.tried}
+    assert chosen.trained.config == PLAIN
+    assert [each.config for each in chosen.trained.candidates] == list(order)
+    assert alone.trained.candidates == ()
+    losses = {each.config: each.held_loss for each in chosen.trained.candidates}
     assert losses[PLAIN] < losses[LAME]
     for mine, theirs in zip(chosen.network.weights, alone.network.weights, strict=True):
         assert mine.equal(theirs)
-    assert chosen.history.loss == alone.history.loss
-    assert chosen.history.kept_epoch == alone.history.kept_epoch
+    assert chosen.trained.history.loss == alone.trained.history.loss
+    assert chosen.trained.history.kept_epoch == alone.trained.history.kept_epoch
 
 
 def test_threads_find_what_one_after_another_finds() -> None:
     apart, together = (trained(LAME, PLAIN, LAME, workers=n) for n in (1, 3))
-    assert apart.tried == together.tried
-    assert apart.history.loss == together.history.loss
+    assert apart.trained.candidates == together.trained.candidates
+    assert apart.trained.history.loss == together.trained.history.loss
     for mine, theirs in zip(apart.network.weights, together.network.weights, strict=True):
         assert mine.equal(theirs)
 
@@ -79,8 +81,8 @@ def test_a_candidate_that_cannot_be_trained_is_passed_over(monkeypatch) -> None:
     usual = Run.advance
     monkeypatch.setattr(Run, "advance", advance)
     model = trained(LAME, PLAIN)
-    assert model.config == PLAIN
-    assert model.tried[0].held_loss == math.inf
+    assert model.trained.config == PLAIN
+    assert model.trained.candidates[0].held_loss == math.inf
     with pytest.raises(TrainingError, match="must stay finite"):
         trained(LAME, LAME)
 
@@ -110,10 +112,14 @@ def test_control_c_in_a_look_keeps_the_best_so_far() -> None:
             raise KeyboardInterrupt
 
     model = trained(PLAIN, LAME, PLAIN, observer=interrupt)
-    assert model.history.ending == "interrupted"
-    assert model.history.n_epochs == round(LOOK * PLAIN.max_epochs)
-    assert [math.isfinite(each.held_loss) for each in model.tried] == [True, True, False]
-    assert model.config == PLAIN
+    assert model.trained.history.ending == "interrupted"
+    assert model.trained.history.n_epochs == round(LOOK * PLAIN.max_epochs)
+    assert finite_losses(model) == [
+        True,
+        True,
+        False,
+    ]
+    assert model.trained.config == PLAIN
 
 
 def test_control_c_ends_every_thread_after_its_next_step() -> None:
@@ -129,28 +135,32 @@ def test_control_c_ends_every_thread_after_its_next_step() -> None:
         model = trained(*batches, observer=press, workers=2)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert model.history.ending == "interrupted"
-    assert model.history.n_epochs <= 1
-    assert model.history.steps < 2 * 120 * PLAIN.n_members
+    assert model.trained.history.ending == "interrupted"
+    assert model.trained.history.n_epochs <= 1
+    assert model.trained.history.steps < 2 * 120 * PLAIN.n_members
 
 
 def test_an_observer_may_end_all_of_it_in_a_look() -> None:
     model = trained(
         PLAIN, LAME, PLAIN, observer=lambda report: (report.look, report.epoch) == (1, 3)
     )
-    assert model.history.ending == "stopped early"
-    assert model.history.n_epochs == round(LOOK * PLAIN.max_epochs)
-    assert [math.isfinite(each.held_loss) for each in model.tried] == [True, True, False]
+    assert model.trained.history.ending == "stopped early"
+    assert model.trained.history.n_epochs == round(LOOK * PLAIN.max_epochs)
+    assert finite_losses(model) == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_fit_says_what_it_tried() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((80, 3))
     model = ProtoPINVRegressor(max_epochs=30, random_state=0).fit(X, X[:, 0])
-    assert model.config_ in [each.config for each in model.tried_]
-    best = min(model.tried_, key=lambda each: each.held_loss)
+    assert model.config_ in [each.config for each in model.candidates_]
+    best = min(model.candidates_, key=lambda each: each.held_loss)
     assert best.config == model.config_
-    assert ProtoPINVRegressor(effort="quick", max_epochs=30).fit(X, X[:, 0]).tried_ == ()
+    assert ProtoPINVRegressor(effort="quick", max_epochs=30).fit(X, X[:, 0]).candidates_ == ()
 
 
 def test_sharpness_is_where_held_out_rows_are_likeliest() -> None:

@@ -1,0 +1,31 @@
+"""Configurations without "auto", for tests below the rules that resolve it."""
+
+from typing import Any
+
+from protopinv.train.config import TrainConfig
+
+CONCRETE: dict[str, Any] = {
+    "n_prototypes": 150,
+    "hidden_sizes": (512,),
+    "activation": "relu",
+    "ridge": 10.0,
+    "learn_scale": False,
+    "n_members": 1,
+    "stem": "none",
+    "scaling": "feature",
+    "projection": "pca",
+    "n_components": 400,
+    "max_epochs": 250,
+    "batch_size": None,
+    "lr": 0.05,
+    "warmup_epochs": 20,
+    "label_smoothing": 0.0,
+    "early_stopping": False,
+    "dtype": "float32",
+    "row_dtype": "same",
+}
+
+
+def concrete(**values: Any) -> TrainConfig:
+    """A configuration of these values; what is left out has one too."""
+    return TrainConfig(**{**CONCRETE, **values})
