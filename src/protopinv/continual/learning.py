@@ -121,7 +121,7 @@ def _learn(
     limit = memory.limit if options.memory == 0 else options.memory
     n_rows = round(float(memory.parts.rows.sum())) + len(X)
     memory = model.replay.limited(limit, n_rows, objective.n_groups)
-    shape = shape_of(*X.shape, objective.n_groups, options.device, have_one_unit(X))
+    shape = shape_of(len(X), X.shape[1], objective.n_groups, options.device, have_one_unit(X))
     learning = replace(continued(config, model), image_shape=model.config.image_shape)
     learning = resolved(replace(learning, early_stopping=False), shape)
     learning = replace(learning, label_smoothing=model.config.label_smoothing)

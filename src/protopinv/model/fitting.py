@@ -203,7 +203,7 @@ def _plan_in_memory(
     unit = float(mass.max())
     share = None if weight is None else weight / unit
     data = ArrayData(X, objective.encode(y), objective, share, unit, seed)
-    shape = shape_of(*X.shape, objective.n_groups, options.device, have_one_unit(X))
+    shape = shape_of(len(X), X.shape[1], objective.n_groups, options.device, have_one_unit(X))
     configs = candidates(config, shape)
     data = replace(data, held_out=hold_out(data.groups(), configs[0].held_out, seed))
     if checkpoints is not None:
