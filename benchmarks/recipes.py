@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from protopinv.train.config import TrainConfig
+from protopinv.train.resolve import DataShape, resolved
+
 Parameters = dict[str, Any]
 
 # The paper's shape and length of training; one factor for all pixels.
@@ -37,3 +40,12 @@ RECIPES: dict[str, Parameters] = {
         "activation": "relu",
     },
 }
+
+
+# The images of a data set without those that are held out.
+IMAGES = DataShape(54_000, 28 * 28, 10, one_unit=True)
+
+
+def recipe_config(parameters: Parameters) -> TrainConfig:
+    """The configuration of a recipe; what it leaves out is resolved for images, rows in float32."""
+    return resolved(TrainConfig(**{"row_dtype": "same", **parameters}), IMAGES)

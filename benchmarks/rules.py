@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.record import Cell, Content, Record, Records
 from benchmarks.side_by_side import side_by_side
@@ -27,11 +27,11 @@ from benchmarks.tables.contestants import build
 from benchmarks.tables.standings import field_of, results
 from benchmarks.tables.suite import Table
 from benchmarks.tables.text import absence_lines, standings_table, tasks_of
-from protopinv.train.config import FIELDS, TrainConfig, offered_default
-from protopinv.train.settle import DataShape, settle
+from protopinv.train.config import TrainConfig
+from protopinv.train.resolve import DataShape, resolved
 
 DEFAULTS = "effort='quick'"
-EFFORT = "quick"
+EFFORT: Literal["quick"] = "quick"
 Parameters = Mapping[str, Any]
 Change = Callable[[TrainConfig], Parameters]
 
@@ -129,8 +129,7 @@ def usual(table: Table) -> TrainConfig:
     """The configuration that the rules resolve for the training rows of a table."""
     groups = shape_of(table)["outputs"] if table.task == "classification" else 1
     rows = len(table.X) - len(table.X) // FOLDS
-    offered = {name: offered_default(name) for name in FIELDS} | {"effort": EFFORT}
-    return settle(offered, DataShape(rows, table.X.shape[1], groups))
+    return resolved(TrainConfig(effort=EFFORT), DataShape(rows, table.X.shape[1], groups))
 
 
 def rules_tables(record: Content) -> list[str]:

@@ -10,7 +10,7 @@ from sklearn.model_selection import train_test_split
 
 from protopinv.data import load_data
 from protopinv.objective import Classes
-from protopinv.train.source import Source
+from protopinv.train.data import ArrayData
 
 # How the data sets are called in tables.
 NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion"}
@@ -68,6 +68,6 @@ def as_images(rows: Rows) -> Rows:
     return Rows(rows.X.reshape(-1, SIDE, SIDE), rows.y)
 
 
-def source_of(rows: Rows) -> Source:
+def data_of(rows: Rows) -> ArrayData:
     """Rows of an image set to train on."""
-    return Source(rows.X, rows.y.astype(np.int64), OBJECTIVE)
+    return ArrayData(rows.X, rows.y.astype(np.int64), OBJECTIVE)

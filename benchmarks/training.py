@@ -7,31 +7,33 @@ banks.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Generator, Tensor
+from torch import Generator
 
+from benchmarks.population import OWN, PopulationStep, member_banks
 from benchmarks.recipes import Parameters
-from benchmarks.tasks import OBJECTIVE, Task, source_of
+from benchmarks.tasks import OBJECTIVE, Task, data_of
 from protopinv.bank import Bank, population
-from protopinv.errors import TrainingError
+from protopinv.errors import ConfigError, TrainingError
+from protopinv.model import Model
+from protopinv.model.fitting import shape_of
 from protopinv.train.bank_step import BankStep
 from protopinv.train.capture import WARM_UP, CapturedStep
-from protopinv.train.config import FIELDS, TrainConfig, offered_default
+from protopinv.train.config import TrainConfig
+from protopinv.train.data import ArrayData
 from protopinv.train.history import History
-from protopinv.train.loop import EpochReport, Observer
-from protopinv.train.model import Model, train_population
-from protopinv.train.population import OWN
+from protopinv.train.loop import EpochReport, Observer, train
 from protopinv.train.prepare import first_banks, noise_generator, prepare
+from protopinv.train.resolve import have_one_unit, resolved
 from protopinv.train.rows import Rows
-from protopinv.train.settle import settle
-from protopinv.train.source import Source, piece_rows, seen_by_network
 from protopinv.train.step import Step
+from protopinv.train.training import merged_network
 
 # More would leave little of a GPU's memory for chunks of rows, and lose more when interrupted.
 MOST_TOGETHER = 10
@@ -48,10 +50,11 @@ class Job:
     observer: Observer | None = None
 
 
-def settled(parameters: Parameters, source: Source, device: str) -> TrainConfig:
+def config_of(parameters: Parameters, data: ArrayData, device: str) -> TrainConfig:
     """The configuration that an estimator with these parameters trains with."""
-    offered = {name: offered_default(name) for name in FIELDS}
-    return settle({**offered, **parameters}, source.shape(torch.device(device)))
+    (n, d), n_groups = data.X.shape, data.objective.n_groups
+    shape = shape_of(n, d, n_groups, torch.device(device), have_one_unit(data.X))
+    return resolved(TrainConfig(**parameters), shape)
 
 
 def batches_of(jobs: Sequence[Job]) -> list[list[int]]:
@@ -73,22 +76,21 @@ def _shape(config: TrainConfig) -> str:
 
 
 def train_together(
-    source: Source,
+    data: ArrayData,
     jobs: Sequence[Job],
     device: str,
     held_out: NDArray[np.integer[Any]] | None = None,
 ) -> Iterator[tuple[int, Model | TrainingError]]:
     """The place of each job with its model, or with the error of its training."""
+    data = replace(data, held_out=held_out)
     for places in batches_of(jobs):
         chosen = [jobs[place] for place in places]
         try:
             models = train_population(
-                source,
+                data,
                 [job.config for job in chosen],
                 [job.seed for job in chosen],
                 device=torch.device(device),
-                clock=time.perf_counter,
-                held_out=held_out,
                 observer=partial(_show, chosen) if any(j.observer for j in chosen) else None,
             )
         except TrainingError as error:
@@ -100,6 +102,59 @@ def train_together(
                 continue
             raise_if_interrupted(model.history)
             yield place, model
+
+
+def train_population(
+    data: ArrayData,
+    configs: Sequence[TrainConfig],
+    seeds: Sequence[int],
+    *,
+    device: torch.device,
+    observer: Observer | None = None,
+) -> list[Model | None]:
+    """Several models in one batch, of a configuration and a seed each; None if no step was taken.
+
+    Seeds draw the first banks. All else that is drawn is the same for all, by the first seed: the
+    features, the order of batches, noise and dropout. So is the form of the solves. Epochs are not
+    chosen in folds here, and each model has one bank.
+    """
+    config = configs[0]
+    if config.early_stopping == "cross" or config.n_members != 1:
+        raise ConfigError(
+            "Models of a population have one bank each and no folds. Got early_stopping="
+            f"{config.early_stopping!r} with n_members={config.n_members}. Train them apart."
+        )
+    objective, generator = data.objective, noise_generator(seeds[0], device)
+    prepared = prepare(replace(data, seed=seeds[0]), config, device, seed=seeds[0])
+    banks = member_banks(prepared.sample, objective, configs, seeds)
+    step = PopulationStep(banks, configs, objective, generator=generator)
+    histories = train(
+        step,
+        prepared.rows,
+        clock=time.perf_counter,
+        validation=prepared.validation,
+        observer=observer,
+    )
+    features = prepared.features.to("cpu")
+    front = None if prepared.front is None else prepared.front.to("cpu")
+
+    def model_of(member: int) -> Model | None:
+        history, config = histories[member], configs[member]
+        if history.skipped_steps == history.steps:
+            return None
+        bank = step.state.members([member]).to("cpu")
+        return Model(
+            objective=objective,
+            network=merged_network(bank, features, objective, config),
+            features=features,
+            config=config,
+            history=history,
+            n_columns=data.n_features,
+            front=front,
+            bank=bank,
+        )
+
+    return [model_of(member) for member in range(len(configs))]
 
 
 def raise_if_interrupted(history: History) -> None:
@@ -131,33 +186,21 @@ def _show(jobs: Sequence[Job], report: EpochReport) -> None:
         )
 
 
-def outputs_of(model: Model, X: NDArray[Any], device: str) -> Tensor:
-    """Raw outputs of the folded network in float64, on the host."""
-    place = torch.device(device)
-    network, front = model.network.to(place), model.front
-    front = None if front is None else front.to(place)
-    size = piece_rows(max(network.sizes), front, place)
-    pieces = (np.array(X[start : start + size]) for start in range(0, len(X), size))
-    moved = (torch.from_numpy(piece).to(place) for piece in pieces)
-    return torch.cat([network(seen_by_network(rows, front)).cpu() for rows in moved])
-
-
 def accuracy_of(model: Model, X: NDArray[Any], y: NDArray[Any], device: str) -> float:
     """The share of rows whose largest output is that of their class, classes being 0, 1, ..."""
-    return float((outputs_of(model, X, device).argmax(1).numpy() == y).mean())
+    return float((model.outputs(X, torch.device(device)).argmax(1).numpy() == y).mean())
 
 
 def sizes_of(model: Model) -> tuple[int, int]:
     """Trainable parameters, and parameters that must be stored to predict."""
-    front = 0 if model.front is None else model.front.n_numbers
-    return model.bank.n_trained, model.network.n_shipped + front
+    return model.prototypes.n_trained, model.size
 
 
 def projected_rows(task: Task, config: TrainConfig, *, seed: int, device: str) -> tuple[Rows, Rows]:
     """Rows to train on and those held out, as the network sees them."""
     held_out = np.arange(len(task.train.y), len(task.all_rows.y))
-    source = source_of(task.all_rows)
-    prepared = prepare(source, config, torch.device(device), seed=seed, held_out=held_out)
+    data = replace(data_of(task.all_rows), held_out=held_out, seed=seed)
+    prepared = prepare(data, config, torch.device(device), seed=seed)
     rows, validation = prepared.rows, prepared.validation
     if not (isinstance(rows, Rows) and isinstance(validation, Rows)):
         raise AssertionError("rows in memory were held out")
@@ -175,14 +218,13 @@ def first_step(
 
     ``start`` may change how each bank begins.
     """
-    configs = [config] * len(seeds)
-    first = first_banks(rows, OBJECTIVE, configs, seeds)
+    first = first_banks(rows, OBJECTIVE, config, seeds)
     banks = [
         start(first.member(number), rows, Generator().manual_seed(seed))
         for number, seed in enumerate(seeds)
     ]
     generator = noise_generator(seeds[0], rows.X.device)
-    return BankStep(population(banks), configs, OBJECTIVE, generator=generator)
+    return BankStep(population(banks), [config] * len(seeds), OBJECTIVE, generator=generator)
 
 
 def ready_step(step: Step[Any], rows: Rows) -> Callable[[], object]:

@@ -16,14 +16,13 @@ import torch
 from torch import Generator, Tensor
 
 from benchmarks.paper.comparison import paired
-from benchmarks.recipes import SHAPE, Parameters
+from benchmarks.recipes import SHAPE, Parameters, recipe_config
 from benchmarks.record import Content, Record, Records
 from benchmarks.tasks import DATASETS, NAMES, load_task
 from benchmarks.text import markdown, percent
 from benchmarks.training import first_step, projected_rows
 from protopinv.bank import Bank
 from protopinv.train.bank_step import BankStep
-from protopinv.train.config import TrainConfig
 from protopinv.train.data_pass import data_pass
 from protopinv.train.loop import train
 from protopinv.train.rows import Rows
@@ -206,7 +205,7 @@ def measure(
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Train with every seed, and score the rows held out."""
     base = BASE[dataset]
-    config = TrainConfig(**{**base, **idea.changes(base)})
+    config = recipe_config({**base, **idea.changes(base)})
     if quick:
         config = replace(config, max_epochs=4, warmup_epochs=1)
     task = load_task(dataset, quick=quick)

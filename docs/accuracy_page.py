@@ -13,9 +13,9 @@ from benchmarks.images.contenders import ROWS
 from benchmarks.tasks import DATASETS, HELD_OUT, NAMES
 from benchmarks.text import markdown
 from benchmarks.tried import gain, ideas_table
-from protopinv.train.config import FIELDS, TrainConfig, offered_default
+from protopinv.train.config import TrainConfig
 from protopinv.train.look import LOOK
-from protopinv.train.settle import (
+from protopinv.train.resolve import (
     BATCH,
     BATCH_STEPS,
     COMPONENTS,
@@ -35,8 +35,8 @@ from protopinv.train.settle import (
     SMOOTHING,
     WARM_UP_SHARE,
     DataShape,
-    Kind,
-    settle,
+    Recipe,
+    resolved,
 )
 
 Record = Mapping[str, Any]
@@ -227,7 +227,7 @@ def rules_section(record: Record | None) -> list[str]:
         '## What "auto" means',
         "",
         *AUTO.format(look=100 * LOOK, folds=FOLDS).splitlines(),
-        *_kinds(),
+        *_recipes(),
         "",
         *BY_ROWS.splitlines(),
         *_by_rows(),
@@ -240,22 +240,22 @@ def rules_section(record: Record | None) -> list[str]:
     ]
 
 
-def _kinds() -> list[str]:
-    """Every kind, and the efforts that look at it."""
-    efforts: dict[Kind, list[str]] = {}
+def _recipes() -> list[str]:
+    """Every architecture, and the efforts that screen it."""
+    efforts: dict[Recipe, list[str]] = {}
     for name, effort in EFFORTS.items():
-        for kind in effort.kinds:
-            efforts.setdefault(kind, []).append(name)
+        for architecture in effort.recipes:
+            efforts.setdefault(architecture, []).append(name)
     rows = [
         [
-            kind.activation,
-            str(kind.depth),
-            f"{kind.ridge_a_prototype:g}",
-            f"{kind.lr:g}",
-            f"{100 * kind.share:g} %",
+            architecture.activation,
+            str(architecture.depth),
+            f"{architecture.ridge_a_prototype:g}",
+            f"{architecture.lr:g}",
+            f"{100 * architecture.share:g} %",
             ", ".join(names),
         ]
-        for kind, names in efforts.items()
+        for architecture, names in efforts.items()
     ]
     return markdown(["activation", "hidden layers", "ridge", "peak rate", "share", "effort"], rows)
 
@@ -263,7 +263,7 @@ def _kinds() -> list[str]:
 def _by_rows() -> list[str]:
     rows = []
     for n in SHOWN_ROWS:
-        found = _settled(n)
+        found = _resolved(n)
         batch = "all rows" if found.batch_size is None else f"{found.batch_size:,} rows"
         rows.append(
             [
@@ -281,6 +281,5 @@ def _by_rows() -> list[str]:
     return markdown([*header, "peak rate", "banks averaged"], rows)
 
 
-def _settled(n_rows: int) -> TrainConfig:
-    given = {name: offered_default(name) for name in FIELDS}
-    return settle(given, DataShape(n_rows, 20, 2), PLAIN)
+def _resolved(n_rows: int) -> TrainConfig:
+    return resolved(TrainConfig(), DataShape(n_rows, 20, 2), PLAIN)

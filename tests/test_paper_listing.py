@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from configs import concrete
 
 from benchmarks.speed.steps import PaperListing
 from protopinv.bank import population, start_bank
 from protopinv.objective import Classes
 from protopinv.train.bank_step import BankStep
-from protopinv.train.config import TrainConfig
 from protopinv.train.rows import Rows
 
 
@@ -16,7 +16,7 @@ def test_ten_epochs_of_the_listing_are_ten_steps_of_ours(generator: torch.Genera
     X = torch.randn(60, 7, generator=generator, dtype=torch.float64)
     y = torch.arange(60) % 3
     listing = PaperListing(X, y, p=9, h=11, k=3, lam=2.0)
-    config = TrainConfig(
+    config = concrete(
         n_prototypes=9, hidden_sizes=11, ridge=2.0, lr=1e-3, weight_penalty=1e-6, dtype="float64"
     )
     bank = start_bank(

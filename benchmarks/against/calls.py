@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 from sklearn.datasets import load_iris
 
@@ -36,10 +36,10 @@ class Tracer:
         if event != "call" or not self._counts(frame):
             return
         self.functions.add((frame.f_code.co_filename, frame.f_code.co_qualname))
-        depth, outer = 0, frame
+        depth, outer = 0, cast(FrameType | None, frame)
         while outer is not None:
             depth += self._counts(outer)
-            outer = outer.f_back  # type: ignore[assignment]
+            outer = outer.f_back
         self.depth = max(self.depth, depth)
 
     def _counts(self, frame: FrameType) -> bool:
@@ -56,7 +56,7 @@ def traced(call: Callable[[], Any], folder: Path) -> dict[str, int]:
         call()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     files = {file for file, _ in tracer.functions}
     return {"files": len(files), "functions": len(tracer.functions), "depth": tracer.depth}
 

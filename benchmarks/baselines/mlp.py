@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, make_dataclass, replace
 from itertools import pairwise
 from numbers import Real
 from typing import Any, Self
@@ -12,30 +12,56 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from benchmarks.baselines.contestant import Contestant
 from protopinv.errors import ConfigError
-from protopinv.estimators.checks import hold_out, memory_named, require_number, resolve_device
-from protopinv.estimators.classes import ProbabilisticClassifier, known_classes
-from protopinv.estimators.door import with_image_shape
-from protopinv.estimators.fitting import with_fast_rows
-from protopinv.estimators.parameters import TrainingParameters, as_estimator
+from protopinv.estimators import ProtoPINVClassifier
+from protopinv.estimators.base import fitted
+from protopinv.estimators.parameters import as_estimator
+from protopinv.estimators.rows import with_image_shape
 from protopinv.features import FeatureMap
+from protopinv.model import Model
+from protopinv.model.fitting import candidates, hold_out, memory_named, shape_of
 from protopinv.network import Network
 from protopinv.objective import Objective
-from protopinv.train.config import TrainConfig
+from protopinv.train.config import TrainConfig, is_auto
+from protopinv.train.devices import resolve_device
 from protopinv.train.loop import Observer, train
 from protopinv.train.optimizer import Block
 from protopinv.train.prepare import noise_generator, prepare
 from protopinv.train.progress import progress
-from protopinv.train.settle import check, is_auto, settle
+from protopinv.train.resolve import have_one_unit
 from protopinv.train.step import Step
 from protopinv.train.threads import threads_for
 
 # What "auto" means for an MLP, where that is not what it means for a bank.
-OWN = {"early_stopping": False, "lr": 1e-3, "activation": "relu"}
+OWN: dict[str, Any] = {"early_stopping": False, "lr": 1e-3, "activation": "relu"}
+
+
+def n_weights(model: Model) -> int:
+    """Trainable parameters of a network behind a projection."""
+    sizes = (model.features.n_components, *model.network.sizes[1:])
+    return sum((d + 1) * h for d, h in pairwise(sizes))
+
+
+# Parameters that only banks of prototypes have; here they cannot be set.
+OF_BANKS = (
+    *("effort", "n_prototypes", "n_members", "columns", "memory", "max_prototypes", "warm_start"),
+    *("ridge", "learn_ridge", "learn_scale", "scale_lr_ratio", "lr_ratios", "solver"),
+    *("weight_penalty", "condition_penalty", "temperature", "normalize_inputs", "hidden_dropout"),
+    *("input_init", "output_init", "hidden_scale", "input_decay", "hidden_decay", "output_decay"),
+)
+WithoutBanks: Any = make_dataclass(
+    "WithoutBanks",
+    [(name, Any, field(default=getattr(Contestant, name), init=False)) for name in OF_BANKS],
+    bases=(Contestant,),
+    eq=False,
+    repr=False,
+    kw_only=True,
+)
 
 
 @as_estimator
-class MLPBaselineClassifier(ProbabilisticClassifier, TrainingParameters):
+class MLPBaselineClassifier(WithoutBanks):
     """A multi-layer perceptron: updates of the weights themselves.
 
     It shares all that is not the method with ProtoPINVClassifier: scaling and projection, rows on
@@ -43,8 +69,18 @@ class MLPBaselineClassifier(ProbabilisticClassifier, TrainingParameters):
     other parameters and the fitted attributes are those of ProtoPINVClassifier.
     """
 
-    label_smoothing: float = TrainConfig.label_smoothing
+    label_smoothing: float = 0.0
     weight_decay: float = 0.0
+
+    n_trained_ = fitted(n_weights, "int", "Trainable parameters.")
+    predict_proba = ProtoPINVClassifier.predict_proba
+    predict_log_proba = ProtoPINVClassifier.predict_log_proba
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that several labels a row are fine."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
 
     def fit(self, X: Any, y: Any, *, observer: Observer | None = None) -> Self:
         """Train on rows ``X`` and labels ``y``.
@@ -52,48 +88,46 @@ class MLPBaselineClassifier(ProbabilisticClassifier, TrainingParameters):
         ``observer`` is shown every epoch's report; if it returns True, training ends there.
         """
         config, X = with_image_shape(self.config(), X)
-        device = resolve_device(self.device)
-        checked, seed = self._checked(X, y, None), self._seed()
-        objective = self._objective_of(checked)
-        source = self._source(checked, objective)
-        shape = source.shape(device)
-        parameters = {**self._parameters(), "image_shape": config.image_shape}
-        config = with_fast_rows(settle(parameters, shape), shape)
-        shown = progress(enabled=bool(self.verbose), also=observer)
+        device, seed = resolve_device(self.device), self._seed()
+        rows, data = self._array_data(X, y, seed)
+        objective = data.objective
+        shape = shape_of(
+            len(data.X), data.n_features, objective.n_groups, device, have_one_unit(data.X)
+        )
+        config = candidates(config, shape)[0]
+        progress_bar = progress(enabled=bool(self.verbose), also=observer)
         threads = threads_for(shape, objective.n_outputs, config, device)
-        with shown as watched, memory_named(), threads:
-            held_out = hold_out(source.groups(), config.held_out, seed)
-            prepared = prepare(source, config, device, seed=seed, held_out=held_out)
+        with progress_bar as watched, memory_named(), threads:
+            data = replace(data, held_out=hold_out(data.groups(), config.held_out, seed))
+            prepared = prepare(data, config, device, seed=seed)
             sizes = (prepared.features.n_components, *config.widths, objective.n_outputs)
             weights = first_weights(sizes, Generator().manual_seed(seed)).to(device, config.dtype)
             generator = noise_generator(seed, device)
             step = WeightStep(weights, config, objective, self.weight_decay, generator)
-            rows, validation = prepared.rows, prepared.validation
-            clock = time.perf_counter
-            (history,) = train(step, rows, clock=clock, validation=validation, observer=watched)
+            (history,) = train(
+                step,
+                prepared.rows,
+                clock=time.perf_counter,
+                validation=prepared.validation,
+                observer=watched,
+            )
         for warning in history.warnings():
             warnings.warn(warning, stacklevel=2)
-        self._learn(checked.learned)
-        self.objective_, self.classes_ = objective, known_classes(objective)
-        self.config_, self.history_, self.n_iter_ = config, history, history.n_epochs
-        self.front_ = None if prepared.front is None else prepared.front.to("cpu")
-        self.features_ = prepared.features.to("cpu")
-        self.network_ = fold(weights, self.features_, config.activation)
-        self.n_trained_ = sum(W.numel() for W in weights.layers)
+        network = fold(weights, prepared.features.to("cpu"), config.activation)
+        self.model_ = self._fitted(
+            rows, data, network, prepared.features, config, prepared.front, history
+        )
         return self
 
     def config(self) -> TrainConfig:
         """The hyperparameters, checked; raises ConfigError for a value outside its range."""
-        require_number(self, "weight_decay", Real, lambda v: v >= 0, "a number, 0 or more")
-        config = check(self._parameters())
+        self._require_number("weight_decay", Real, 0, "a number, 0 or more")
+        config: TrainConfig = super().config()
         if config.early_stopping == "cross":
             raise ConfigError(
                 "early_stopping must be True or False here. Got 'cross'. Change it to True."
             )
-        return config
-
-    def _parameters(self) -> dict[str, Any]:
-        return {name: OWN.get(name, v) if is_auto(v) else v for name, v in self._given().items()}
+        return replace(config, **{n: v for n, v in OWN.items() if is_auto(getattr(config, n))})
 
 
 @dataclass(frozen=True)

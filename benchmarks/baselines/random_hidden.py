@@ -5,19 +5,22 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from protopinv.errors import ConfigError, TrainingError
-from protopinv.estimators.checks import memory_named, require_number, resolve_device
-from protopinv.estimators.classes import NetworkClassifier
+from benchmarks.baselines.contestant import Contestant
+from protopinv.errors import ConfigError, DataError, TrainingError
+from protopinv.estimators.base import fitted
 from protopinv.features import FeatureMap
+from protopinv.model.fitting import memory_named
 from protopinv.network import ACTIVATIONS, Network, with_bias
+from protopinv.objective import Classes
 from protopinv.solve import solve_gram
-from protopinv.train.config import TrainConfig
-from protopinv.train.prepare import features_of
-from protopinv.train.source import Source
+from protopinv.train.config import SMALLEST, TrainConfig
+from protopinv.train.data import ArrayData
+from protopinv.train.devices import resolve_device
+from protopinv.train.prepare import fit_features
+from protopinv.train.view import as_tensor, piece_rows
 
 Bias = Callable[[int, float, Generator], Tensor]
 
@@ -38,7 +41,7 @@ def _none(units: int, _: float, __: Generator) -> Tensor:
 BIASES: dict[str, Bias] = {"cos": _phase, "identity": _none}
 
 
-class RandomHiddenClassifier(NetworkClassifier):
+class RandomHiddenClassifier(Contestant):
     """Random units, and an output layer in closed form.
 
     With most activations that is an extreme learning machine. With "cos" the units are random
@@ -90,48 +93,51 @@ class RandomHiddenClassifier(NetworkClassifier):
         self.device = device
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
+    n_trained_ = fitted(
+        lambda m: m.network.weights[-1].numel(),
+        "int",
+        "Numbers that were solved for: those of the output layer.",
+    )
+
+    def fit(self, X: Any, y: Any) -> Self:  # type: ignore[override]
         """Draw W_1, sum the Gram matrix of act([1, x] W_1) over pieces of rows, solve for W_2."""
-        config, device = self._config(), resolve_device(self.device)
-        checked = self._checked(X, y, None)
-        objective = self._classes_of(checked)
-        rows = self._source(checked, objective)
-        generator = Generator().manual_seed(self._seed())
+        config, device = self.config(), resolve_device(self.device)
+        ridge: Any = self.ridge
+        seed = self._seed()
+        rows, data = self._array_data(X, y, seed)
+        if not isinstance(data.objective, Classes):
+            raise DataError(
+                f"This classifier takes one class a row. y has {data.objective.n_outputs} columns. "
+                "Give one of them, or use ProtoPINVClassifier for several labels a row."
+            )
+        generator = Generator().manual_seed(seed)
         with memory_named():
-            features = features_of(rows, np.arange(len(rows.X)), config, device)
+            features = fit_features(data, None, config, device)
             first = self._first_layer(features.n_components, generator).to(device)
             hidden = _Hidden(features, first, self.activation)
-            second = _solve_outputs(rows, hidden, float(self.ridge), device)
-        self._learn(checked.learned)
-        self.objective_ = objective
-        self.classes_ = objective.labels
+            second = _solve_outputs(data, hidden, float(ridge), device)
         layers = (features.back_project(first).cpu(), second.cpu())
-        self.network_ = Network(layers, self.activation)
+        self.model_ = self._fitted(rows, data, Network(layers, self.activation), features, config)
         return self
 
-    def _config(self) -> TrainConfig:
+    def config(self) -> TrainConfig:
         """The configuration of the features; raises ConfigError for a value outside its range."""
-        require_number(self, "n_hidden", Integral, lambda v: v > 0, "a whole number, 1 or more")
+        self._require_number("n_hidden", Integral, 1, "a whole number, 1 or more")
         for name in ("weight_scale", "ridge"):
-            require_number(self, name, Real, lambda v: v > 0, "a positive number")
+            self._require_number(name, Real, SMALLEST, "a positive number")
         if self.activation not in ACTIVATIONS:
             raise ConfigError(
                 f"activation must be one of {', '.join(map(repr, ACTIVATIONS))}. "
                 f"Got {self.activation!r}. Change it, or leave it at 'relu'."
             )
-        options: dict[str, Any] = {"projection": "none", "scaling": self.scaling}
-        return TrainConfig(**options)
+        options: dict[str, Any] = {"scaling": self.scaling}
+        return TrainConfig(**options, projection="none", n_components=None)
 
     def _first_layer(self, d: int, generator: Generator) -> Tensor:
         scale, units = self.weight_scale, self.n_hidden
         W = torch.randn(d, units, generator=generator, dtype=torch.float64) * (scale * d**-0.5)
         bias = BIASES.get(self.activation, _normal)(units, scale, generator)
         return torch.cat([bias[None], W])
-
-    @property
-    def n_trained_(self) -> int:
-        """Numbers that were solved for: those of the output layer."""
-        return self.network_.weights[-1].numel()
 
 
 @dataclass(frozen=True)
@@ -148,16 +154,16 @@ class _Hidden:
         return act(torch.addmm(self.weights[0], self.features.project(X), self.weights[1:]))
 
 
-def _solve_outputs(rows: Source, hidden: _Hidden, ridge: float, device: torch.device) -> Tensor:
+def _solve_outputs(data: ArrayData, hidden: _Hidden, ridge: float, device: torch.device) -> Tensor:
     units = hidden.weights.shape[1]
     gram = torch.zeros(units + 1, units + 1, dtype=torch.float64, device=device)
-    n_outputs = rows.objective.n_outputs
-    cross = torch.zeros(units + 1, n_outputs, dtype=torch.float64, device=device)
-    width = max(units, rows.X.shape[1])
-    for piece in rows.pieces(np.arange(len(rows.X)), device, width):
-        A = with_bias(hidden(piece.X))
+    objective, size = data.objective, piece_rows(max(units, data.n_features), None, device)
+    cross = torch.zeros(units + 1, objective.n_outputs, dtype=torch.float64, device=device)
+    for start in range(0, len(data.X), size):
+        X, y = (part[start : start + size] for part in (data.X, data.targets))
+        A = with_bias(hidden(as_tensor(X).to(device).double()))
         gram.addmm_(A.T, A)
-        cross.addmm_(A.T, rows.objective.for_projection(piece.y))
+        cross.addmm_(A.T, objective.for_projection(torch.from_numpy(y).to(device)))
     weights, status = solve_gram(gram, cross, ridge)
     if int(status) != 0 or not bool(weights.isfinite().all()):
         raise TrainingError(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from benchmarks.continual.learners import Learner, PartialFit, RidgeOnUnits, ours
-from protopinv.continual import learning, rehearsal
+from protopinv.continual import replay, update
 from protopinv.continual.banks import through
 from protopinv.memory import Memory
 from protopinv.memory import memory as memories
@@ -130,15 +130,15 @@ def _built(kind: type[PartialFit], **options: Any) -> Build:
 VARIANTS: dict[str, tuple[list[Any], Build]] = {
     "ours": ([], _built(PartialFit)),
     "drawn rows are what their class says": (
-        [patch.object(rehearsal, "FROM_NETWORK", 0.0)],
+        [patch.object(replay, "FROM_NETWORK", 0.0)],
         _built(PartialFit),
     ),
     "drawn rows are what the network says": (
-        [patch.object(rehearsal, "FROM_NETWORK", 1.0)],
+        [patch.object(replay, "FROM_NETWORK", 1.0)],
         _built(PartialFit),
     ),
     "twice as many drawn rows": (
-        [patch.object(rehearsal, "DRAWN_FOR_ONE", 4.0)],
+        [patch.object(replay, "DRAWN_FOR_ONE", 4.0)],
         _built(PartialFit),
     ),
     "one Gaussian a class": (
@@ -151,7 +151,7 @@ VARIANTS: dict[str, tuple[list[Any], Build]] = {
     ),
     "twice as many features of the first stage": ([], _built(PartialFit, n_components=300)),
     "the network sees tails": (
-        [patch.object(learning, "opened", lambda memory, new: memory.turned(new.Z, new.weight))],
+        [patch.object(update, "opened", lambda memory, new: memory.turned(new.Z, new.weight))],
         _built(PartialFit),
     ),
     "old prototypes are frozen": ([], _built(Frozen)),

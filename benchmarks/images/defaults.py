@@ -11,7 +11,7 @@ from benchmarks.tasks import DATASETS, NAMES, Rows, as_images, load_task
 from benchmarks.text import markdown, percent, readable
 from benchmarks.timing import seconds
 from protopinv import ProtoPINVClassifier
-from protopinv.train.settle import EFFORTS
+from protopinv.train.resolve import EFFORTS
 
 
 @dataclass(frozen=True)

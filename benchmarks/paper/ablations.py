@@ -15,7 +15,7 @@ from benchmarks.plans import require_counts, require_some
 from benchmarks.recipes import RECIPES, SHAPE, Parameters
 from benchmarks.record import Cell, Record, Records
 from benchmarks.tasks import CLASSES, DATASETS
-from benchmarks.training import Job, settled, train_together
+from benchmarks.training import Job, config_of, train_together
 from protopinv.diagnose import Trace
 from protopinv.errors import ConfigError, TrainingError
 from protopinv.kernels.building import want_kernels
@@ -26,7 +26,8 @@ from protopinv.train.loop import EpochReport
 TRACE_EVERY = 10
 QUICK: Parameters = {"max_epochs": 4, "warmup_epochs": 1}
 CHOOSING = 0  # the split on which choices are made, by its first seed
-_DEFAULTS: Parameters = {**asdict(TrainConfig()), **SHAPE}
+# What is not in a recipe; the names of cells leave out what is usual.
+_DEFAULTS: Parameters = {**asdict(TrainConfig()), "projection": "pca", **SHAPE}
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class Study:
 
     def _run(self, changes: Parameters, split: int, seed: int, extras: Extras) -> Run:
         parameters = {**SHAPE, **self.recipe, **changes, **(QUICK if self.plan.quick else {})}
-        return Run(settled(parameters, self.rows.source, self.device), seed, split, extras)
+        return Run(config_of(parameters, self.rows.data, self.device), seed, split, extras)
 
     def _measure(self, runs: Sequence[Run]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Train runs of one split and shape at once; yield the cell of each."""
@@ -152,7 +153,7 @@ class Study:
             watched = {place: _watched(runs[place]) for place in places}
             jobs = [Job(runs[place].config, runs[place].seed, watched[place]) for place in places]
             held_out = self.rows.held_out[split]
-            for number, model in train_together(self.rows.source, jobs, self.device, held_out):
+            for number, model in train_together(self.rows.data, jobs, self.device, held_out):
                 place = places[number]
                 if isinstance(model, TrainingError):  # it can only guess
                     yield place, {"error": str(model), "held_out": 1 / CLASSES}

@@ -19,14 +19,13 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from benchmarks.paper.splits import SplitRows
-from benchmarks.training import outputs_of
 from protopinv.bank import Bank
 from protopinv.diagnose import Diagnosis, LayerDiagnosis, TracePoint, diagnose
+from protopinv.model import Model
 from protopinv.network import ACTIVATIONS, Network, dense, solve_weights, with_bias
 from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
-from protopinv.train.model import Model
 
 CURVE_MARKS = (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200, 250)
 EARLY_EPOCHS = 50
@@ -119,7 +118,7 @@ def cell_of_run(
     """The cell of a run on a split; the test set has no part in it."""
     train_rows, held_rows = rows.parts(split)
     held_out = _outputs(model, rows, held_rows, device)
-    bank = model.bank.member(0)
+    bank = model.prototypes.member(0)
     cell = {
         "held_out": 1 - held_out.error,
         "trained": bank.n_trained,
@@ -178,8 +177,8 @@ def layer_misses(bank: Bank, config: TrainConfig) -> dict[str, list[float]]:
 
 
 def _outputs(model: Model, rows: SplitRows, some: NDArray[np.int64], device: str) -> Outputs:
-    values = outputs_of(model, rows.source.X[some], device)
-    return Outputs(values, torch.from_numpy(rows.source.targets[some]))
+    values = model.outputs(rows.data.X[some], torch.device(device))
+    return Outputs(values, torch.from_numpy(rows.data.targets[some]))
 
 
 def _roughness(losses: list[float]) -> float:

@@ -13,7 +13,7 @@ from benchmarks.baselines.random_hidden import RandomHiddenClassifier
 from benchmarks.recipes import SHAPE, Parameters
 from benchmarks.training import raise_if_interrupted
 from protopinv.estimators import ProtoPINVClassifier
-from protopinv.estimators.images import nested
+from protopinv.estimators.parameters import nested
 
 # The smallest of what is asked for, to see in a minute that everything runs.
 QUICK_EPOCHS: Parameters = {"max_epochs": 15, "warmup_epochs": 2}

@@ -37,7 +37,7 @@ def cost(dataset: str, *, device: str, quick: bool) -> dict[str, Any]:
     if quick:
         shared["max_epochs"] = 5
     ours = {**SHAPE, **RECIPES[dataset], **shared, "device": device}
-    builds = {
+    builds: dict[str, Any] = {
         "bank": partial(ProtoPINVClassifier, **ours, random_state=0),
         "back-propagation": partial(
             MLPBaselineClassifier, **shared, lr=0.01, device=device, random_state=0

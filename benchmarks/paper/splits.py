@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.tasks import OBJECTIVE, load_task
-from protopinv.train.source import Source
+from protopinv.train.data import ArrayData
 
 PARTS = 9
 QUICK_ROWS = 2_000
@@ -24,19 +24,19 @@ QUICK_ROWS = 2_000
 class SplitRows:
     """All training rows of a data set, and which of them each split holds out."""
 
-    source: Source
+    data: ArrayData
     held_out: tuple[NDArray[np.int64], ...]
 
     @property
     def overlap(self) -> float:
         """Held-out rows over training rows, for the error of a mean over splits."""
         held = len(self.held_out[0])
-        return held / (len(self.source.X) - held)
+        return held / (len(self.data.X) - held)
 
     def parts(self, split: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The numbers of rows to train on, and of those held out."""
         held = self.held_out[split]
-        return np.setdiff1d(np.arange(len(self.source.X)), held), held
+        return np.setdiff1d(np.arange(len(self.data.X)), held), held
 
 
 @cache
@@ -53,4 +53,4 @@ def load_rows(dataset: str, *, quick: bool = False) -> SplitRows:
         rows = np.concatenate([held[:few] for held in held_out])
         held_out = [np.arange(few) + few * number for number in range(PARTS + 1)]
         X, y = X[rows], y[rows]
-    return SplitRows(Source(X, y, OBJECTIVE), tuple(held_out))
+    return SplitRows(ArrayData(X, y, OBJECTIVE), tuple(held_out))

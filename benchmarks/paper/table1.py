@@ -15,10 +15,10 @@ from benchmarks.paper.side import side_figures
 from benchmarks.plans import require_counts, require_some
 from benchmarks.recipes import Parameters
 from benchmarks.record import Content, Record, Records, read_record
-from benchmarks.tasks import DATASETS, NAMES, Task, load_task, source_of
+from benchmarks.tasks import DATASETS, NAMES, Task, data_of, load_task
 from benchmarks.text import Score, markdown, percent
 from benchmarks.timing import timed
-from benchmarks.training import Job, accuracy_of, settled, sizes_of, train_together
+from benchmarks.training import Job, accuracy_of, config_of, sizes_of, train_together
 from protopinv.errors import TrainingError
 from protopinv.kernels.building import want_kernels
 
@@ -111,12 +111,12 @@ def _together(method: Method, task: Task, plan: Any, device: str) -> Scores:
     """Trials of one shape as one population."""
 
     def scores(trials: Sequence[Trial]) -> Iterator[tuple[int, float | TrainingError]]:
-        source = source_of(task.train)
+        data = data_of(task.train)
         jobs = [
-            Job(settled(method.parameters(drawn, quick=plan.quick), source, device), seed)
+            Job(config_of(method.parameters(drawn, quick=plan.quick), data, device), seed)
             for drawn, seed in trials
         ]
-        for place, model in train_together(source, jobs, device):
+        for place, model in train_together(data, jobs, device):
             if isinstance(model, TrainingError):
                 yield place, model
             else:
@@ -147,9 +147,9 @@ def scored(
         again = [_alone(method, task, parameters, seed, plan, device) for seed in seeds[:TIMED]]
         times = [fit["seconds"] for fit in again]
         alone |= {"seconds": statistics.median(times), "all_seconds": times}
-    source = source_of(task.train)
-    config = settled(method.parameters(parameters, quick=plan.quick), source, device)
-    for place, model in train_together(source, [Job(config, seed) for seed in seeds], device):
+    data = data_of(task.train)
+    config = config_of(method.parameters(parameters, quick=plan.quick), data, device)
+    for place, model in train_together(data, [Job(config, seed) for seed in seeds], device):
         if isinstance(model, TrainingError):
             raise model
         trained, shipped = sizes_of(model)

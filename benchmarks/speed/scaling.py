@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Generator
 
+from benchmarks.recipes import SHAPE, recipe_config
 from benchmarks.record import Record
 from benchmarks.tasks import CLASSES
 from benchmarks.timing import crossing, exponent, medians
 from benchmarks.training import first_step, ready_step
 from protopinv.solve import solve_layers
-from protopinv.train.config import TrainConfig
 from protopinv.train.products import OneLayer
 from protopinv.train.rows import Rows, chunk_rows
 
@@ -71,7 +71,8 @@ def _along(
 
 
 def _epoch(sizes: Sizes, device: str) -> Callable[[], object]:
-    config = TrainConfig(n_prototypes=sizes.p, hidden_sizes=(sizes.h,) * sizes.layers)
+    own = {"n_prototypes": sizes.p, "hidden_sizes": (sizes.h,) * sizes.layers}
+    config = recipe_config({**SHAPE, **own, "lr": 0.05, "ridge": 10.0})
     generator = Generator().manual_seed(0)
     X = torch.randn(sizes.n, sizes.d, generator=generator).to(device)
     rows = Rows(X, (torch.arange(sizes.n) % CLASSES).to(device))

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from benchmarks.baselines.mlp import WeightStep, first_weights
-from benchmarks.recipes import SHAPE, Parameters
+from benchmarks.recipes import SHAPE, Parameters, recipe_config
 from benchmarks.tasks import CLASSES, OBJECTIVE, Task
 from benchmarks.timing import Machine, by_part, medians, seconds
 from benchmarks.training import SOME_RATE, first_step, projected_rows, ready_step
@@ -23,7 +23,7 @@ from protopinv.train.loop import train
 from protopinv.train.rows import Rows
 from protopinv.train.step import Step
 
-PAPER: Parameters = {**SHAPE, "lr": 0.05}
+PAPER: Parameters = {**SHAPE, "lr": 0.05, "ridge": 10.0}
 PLAIN = {"row_dtype": "same"}
 ROUGH = {"row_dtype": "bfloat16"}
 # Full-batch epochs with which the paths are compared; on a CPU all 250 would take hours.
@@ -177,13 +177,13 @@ class StepFigures:
         if epochs is not None or self.quick:
             epochs = 4 if epochs is None else epochs
             chosen |= {"max_epochs": epochs, "warmup_epochs": max(1, epochs // 12)}
-        return TrainConfig(**chosen)
+        return recipe_config(chosen)
 
     def _rows_of(self, options: Parameters) -> tuple[Rows, Rows]:
         """Projected rows to train on and to validate on, made once for each number type."""
         kind = options["row_dtype"]
         if kind not in self._rows:
-            config = TrainConfig(**{**PAPER, **options})
+            config = recipe_config({**PAPER, **options})
             self._rows[kind] = projected_rows(self.task, config, seed=0, device=self.device)
         return self._rows[kind]
 
@@ -194,7 +194,7 @@ class StepFigures:
         return first_step(rows, self._config(options, epochs), seeds=(seed,)), rows, held_out
 
     def _listing(self, rows: Rows) -> PaperListing:
-        config = TrainConfig(**PAPER)
+        config = recipe_config(PAPER)
         return PaperListing(
             rows.X,
             rows.y,
@@ -210,7 +210,7 @@ class StepFigures:
         On a CPU in float32 the way forward goes through the factors. Rows are read twice, the
         hidden layer is written and read once each way.
         """
-        config = TrainConfig(**PAPER)
+        config = recipe_config(PAPER)
         d, h, p = config.n_components or 0, config.widths[0], config.n_prototypes
         factored = kind == "float32" and self.device == "cpu"
         forward = p * (d + h) if factored else d * h

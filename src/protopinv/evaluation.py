@@ -4,6 +4,7 @@
 here, and ``score`` of the estimators is one of them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -263,7 +264,7 @@ def calibration_curve(
     return [CalibrationBin(*point) for point in points]
 
 
-def calibration_error(curve: list[CalibrationBin]) -> float:
+def calibration_error(curve: Sequence[CalibrationBin]) -> float:
     """Expected calibration error (Naeini and others 2015)."""
     gaps = [abs(each.probability - each.accuracy) for each in curve]
     return float(np.average(gaps, weights=[each.n_rows for each in curve]))

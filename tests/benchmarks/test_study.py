@@ -98,11 +98,11 @@ def test_rows_that_judge_have_never_chosen() -> None:
     rows = load_rows("mnist")
     assert [len(held) for held in rows.held_out] == [6_000] * 10
     together = np.concatenate(rows.held_out)
-    assert len(np.unique(together)) == len(together) == len(rows.source.X)
-    assert (rows.source.X[rows.held_out[0]] == load_task("mnist").held_out.X).all()
+    assert len(np.unique(together)) == len(together) == len(rows.data.X)
+    assert (rows.data.X[rows.held_out[0]] == load_task("mnist").held_out.X).all()
     for held in rows.held_out:  # every class in its share
-        shares = np.bincount(rows.source.targets[held]) / len(held)
-        assert shares == pytest.approx(np.bincount(rows.source.targets) / 60_000, abs=1e-3)
+        shares = np.bincount(rows.data.targets[held]) / len(held)
+        assert shares == pytest.approx(np.bincount(rows.data.targets) / 60_000, abs=1e-3)
     assert rows.overlap == pytest.approx(1 / 9)
 
 

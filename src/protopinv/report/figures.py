@@ -118,8 +118,8 @@ def page_figure(figure: "Figure", title: str) -> str:
         drawing = drawing.replace(colour, variable)
     name = escape(title)
     axes = "; ".join(f"{each.get_ylabel()} by {each.get_xlabel()}" for each in figure.axes)
-    told = f"<title>{name}</title><desc>{escape(axes)}</desc>"
-    return f'<svg class="chart" {box} role="img" aria-label="{name}">{told}{drawing}'
+    text = f"<title>{name}</title><desc>{escape(axes)}</desc>"
+    return f'<svg class="chart" {box} role="img" aria-label="{name}">{text}{drawing}'
 
 
 def _saved(

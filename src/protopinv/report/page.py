@@ -33,7 +33,7 @@ from protopinv.report.plots import (
     history_panels,
     importance,
 )
-from protopinv.report.prototypes import Value, answer_text, number, prototypes_of, values_of
+from protopinv.report.prototypes import Value, answer_text, column_values, number, prototypes_of
 from protopinv.tables import frame_columns, is_frame
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _order(model: Model, moved: Sequence[Control], falls: Floats | None) -> list
         if model.table is not None:
             starts = np.cumsum([0, *(len(column.names) for column in model.table.columns)])
             falls = np.array([falls[a:b].max() for a, b in pairwise(starts.tolist())])
-    return np.argsort(-falls, kind="stable").tolist()
+    return [int(place) for place in np.argsort(-falls, kind="stable")]
 
 
 def _output_names(model: Model) -> list[str]:
@@ -303,7 +303,7 @@ def _shown_prototypes(model: Model) -> list[int]:
             if seen[group[place]] <= room:
                 chosen.append(place)
         order = np.array(sorted(chosen[:MOST_PROTOTYPES]))
-    return order[np.argsort(group[order], kind="stable")].tolist()
+    return sorted(order.tolist(), key=lambda place: int(group[place]))
 
 
 @dataclass(frozen=True)
@@ -334,7 +334,7 @@ def _prototypes(
     names = [control.name for control in moved]
     cards = []
     for head, row in zip(heads, prototypes.values, strict=True):
-        values = values_of(model.table, names, row, ranges)
+        values = column_values(model.table, names, row, ranges)
         first = tuple(values[column] for column in order[:MOST_VALUES])
         cards.append(_Shown(*head, columns=first))
     return cards

@@ -144,8 +144,10 @@ def draw_predictions(axes: Any, truth: Floats, predicted: Floats, name: str) -> 
 
     low, high = np.quantile(np.concatenate([truth, predicted]), (0.002, 0.998))
     high = high if high > low else low + 1
-    both = (column.clip(low, high) for column in (truth, predicted))
-    counts, edges, _ = np.histogram2d(*both, bins=GRID, range=[[low, high]] * 2)
+    edges = np.linspace(low, high, GRID + 1)
+    counts, _, _ = np.histogram2d(
+        truth.clip(low, high), predicted.clip(low, high), bins=[edges, edges]
+    )
     cells = np.argwhere(counts)
     corners = np.array([[0, 0], [0, 1], [1, 1], [1, 0]])
     density = np.sqrt(counts[tuple(cells.T)] / max(counts.max(), 1))

@@ -124,7 +124,7 @@ class Value:
     share: float
 
 
-def values_of(
+def column_values(
     table: Table | None, names: Sequence[str], row: Floats, ranges: Floats
 ) -> list[Value]:
     """Every column of one prototype. ``ranges`` has low and high for each, where it is a number."""
