@@ -27,7 +27,6 @@ from benchmarks.text import markdown
 from protopinv import ProtoPINVClassifier, load
 from protopinv.errors import CheckpointError, ModelFileError, ProtoPINVError
 from protopinv.estimators import evaluate
-from protopinv.estimators.saving import saved_model
 from protopinv.export.card import card
 from protopinv.model_file import DTYPES, made_up
 from protopinv.model_file.summary import summary
@@ -113,9 +112,9 @@ def again(model: Any, path: Path, dtype: str) -> None:
 
 def rows_for(model: Any, n: int = 12) -> tuple[Any, Any]:
     """Rows like those of the training, and targets for them."""
-    saved, objective = saved_model(model.model_), model.objective_
+    objective = model.objective_
     if model.table_ is None:
-        X: Any = made_up(saved, n).double().numpy()
+        X: Any = made_up(model.model_, n).double().numpy()
     else:
         cells = {column.name: _cells(column, n) for column in model.table_.columns}
         X = pl.DataFrame({name: cells.get(name, ["1"] * n) for name in model.table_.names})

@@ -208,9 +208,13 @@ DAMAGE: dict[str, tuple[str, Callable[[dict[str, Any], Tensors], None], str]] = 
     "a seed below zero": (
         "memory",
         header_value("parameters", "random_state", to=-1),
-        "configuration",
+        "parameters.random_state is -1, not a seed",
     ),
-    "columns as a number": ("table", header_value("parameters", "columns", to=3), "configuration"),
+    "columns as a number": (
+        "table",
+        header_value("parameters", "columns", to=3),
+        "parameters.columns is 3, not an object",
+    ),
     "bounded as text": (
         "bounds",
         header_value("parameters", "bounded", to="no"),

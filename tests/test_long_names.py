@@ -11,8 +11,8 @@ import pytest
 
 from protopinv import ProtoPINVClassifier, load
 from protopinv.errors import ModelFileError
-from protopinv.model_file.strict import MOST_VALUES
 from protopinv.model_file.summary import summary
+from protopinv.plain import MOST_VALUES
 
 GOLDEN = Path(__file__).parent / "golden" / "long-names.safetensors"
 SMALL = {"n_prototypes": 6, "hidden_sizes": 4, "max_epochs": 2, "n_members": 1, "memory": 0}

@@ -18,12 +18,11 @@ from sklearn.exceptions import NotFittedError
 
 from protopinv import ImageCopies, ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ModelFileError, OutputError
-from protopinv.estimators.loading import TASKS
 from protopinv.model_file import FORMAT
 from protopinv.model_file import summary as summary_module
-from protopinv.model_file.header import ENDINGS, LOSSES
+from protopinv.model_file.header import ENDINGS, LOSSES, PARAMETERS, TASKS
 from protopinv.model_file.summary import summary
-from protopinv.train.config import RegressionLoss
+from protopinv.train.config import FIELDS, RegressionLoss
 from protopinv.train.history import Ending
 
 
@@ -406,7 +405,7 @@ def test_a_history_that_is_too_long_has_every_so_many_epochs_in_its_file(
 ) -> None:
     model = load(path)
     loss, best = model.history_.loss, model.history_.kept_epoch
-    monkeypatch.setattr("protopinv.model_file.writing.MOST_LISTED", 60)
+    monkeypatch.setattr("protopinv.model_file.saving.MOST_LISTED", 60)
     model.save(path)
     history = load(path).history_
     assert 1 < history.n_epochs < len(loss)
@@ -431,6 +430,9 @@ def test_words_of_a_file_are_those_of_what_writes_them() -> None:
     assert get_args(Ending) == ENDINGS
     assert get_args(RegressionLoss) == LOSSES
     assert set(summary_module.OUTPUTS) == set(TASKS)
+    names = {*vars(ProtoPINVClassifier()), *vars(ProtoPINVRegressor())}
+    assert names - {"copies"} <= {*FIELDS, *PARAMETERS}
+    assert set(PARAMETERS) <= names
 
 
 def test_a_limit_that_nobody_reaches_and_a_whole_temperature_are_saved(blobs, tmp_path) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ConfigError
-from protopinv.estimators.saving import saved_model
 from protopinv.export.card import card
+from protopinv.model_file import shareable
 from protopinv.report import write_report
 
 SMALL: dict[str, Any] = {
@@ -175,11 +175,11 @@ def test_images_leave_neither() -> None:
     random = np.random.default_rng(0)
     X = random.integers(0, 256, (60, 12, 12), dtype=np.uint8)
     estimator = ProtoPINVClassifier(**SMALL).fit(X, np.arange(60) % 2)
-    content = pickle.dumps(estimator) + pickle.dumps(saved_model(estimator.model_).examples.numpy())
+    content = pickle.dumps(estimator) + pickle.dumps(shareable(estimator.model_).examples)
     for image in X:
         forms = (image.tobytes(), image.astype(np.float32).tobytes(), image.astype(float).tobytes())
         assert not any(form in content for form in forms)
-    assert saved_model(estimator.model_).image_range == (0, 255)
+    assert shareable(estimator.model_).image_range == (0, 255)
 
 
 def test_a_class_that_is_forgotten_takes_its_rows_along(tmp_path: Path) -> None:

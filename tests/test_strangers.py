@@ -13,7 +13,7 @@ from benchmarks.damage import GOLDEN, kinds
 from benchmarks.fuzz import FuzzPlan, damaged_file, loads
 from protopinv import load
 from protopinv.errors import DriftWarning, ModelFileError
-from protopinv.model_file.reading import MOST_HEADER_BYTES
+from protopinv.model_file.header import MOST_HEADER_BYTES
 
 MODEL = GOLDEN / "classes.safetensors"
 
@@ -60,14 +60,14 @@ def test_other_names_are_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"shape": [2**62, 4]}, "shape of bank.inputs is none"),
-        ({"shape": [-1, 5]}, "shape of bank.inputs is none"),
-        ({"shape": [1] * 50}, "shape of bank.inputs is none"),
-        ({"shape": [True]}, "shape of bank.inputs is none"),
+        ({"shape": [2**62, 4]}, "tensor bank.inputs: invalid shape"),
+        ({"shape": [-1, 5]}, "tensor bank.inputs: invalid shape"),
+        ({"shape": [1] * 50}, "tensor bank.inputs: invalid shape"),
+        ({"shape": [True]}, "tensor bank.inputs: invalid shape"),
         ({"shape": [2**20, 2**20]}, "another size than it says"),
-        ({"dtype": "F8_E4M3"}, "type of bank.inputs is none"),
-        ({"dtype": ["F64"]}, "type of bank.inputs is none"),
-        ({"data_offsets": [0]}, "place of bank.inputs is none"),
+        ({"dtype": "F8_E4M3"}, "tensor bank.inputs: unknown dtype"),
+        ({"dtype": ["F64"]}, "tensor bank.inputs: unknown dtype"),
+        ({"data_offsets": [0]}, "tensor bank.inputs: invalid data_offsets"),
         ({"data_offsets": [10, 0]}, "another size than it says"),
         ({"more": 1}, "bank.inputs is not described"),
     ],
@@ -127,9 +127,9 @@ def taken_apart(path: Path) -> tuple[dict, dict[str, bytes]]:
 @pytest.mark.parametrize(
     ("name", "dtype", "shape", "message"),
     [
-        ("history.ridge", "F64", [2**33, 0], "shape of history.ridge is none"),
+        ("history.ridge", "F64", [2**33, 0], "tensor history.ridge: invalid shape"),
         ("history.loss", "I8", [50], "not in float64"),
-        ("features.scale", "F64", [6, 0], "shape of features.scale is none"),
+        ("features.scale", "F64", [6, 0], "tensor features.scale: invalid shape"),
         ("bank.inputs", "F32", [0, 12, 6], "must fit together"),
         ("examples.rows", "U8", [5000, 6], "must fit together"),
     ],

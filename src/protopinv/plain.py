@@ -1,13 +1,28 @@
-"""Plain JSON values, and plain text: what every reader of them understands."""
+"""Plain JSON values, and plain text: how ours are written, and what those of a stranger may be."""
 
+import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 # Characters that a terminal obeys instead of showing: controls, marks that turn the direction of
 # writing, ends of lines, halves of characters.
 OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+MOST_DEPTH = 32
+# Values of one text at most; each becomes an object of Python, of up to a hundred bytes or so.
+MOST_VALUES = 2**21
+# Whole numbers beyond this are no counts of anything; others lose nothing as a float.
+MOST_COUNTED = 2**53
+LARGEST = 1e300
+
+# Whether a value may stand under a name, and what it must be, in words.
+Rule = tuple[Callable[[Any], bool], str]
+
+
+class UnfitError(ValueError):
+    """What does not fit in a file, as the end of a sentence."""
 
 
 def visible(text: str) -> str:
@@ -42,3 +57,104 @@ def shortened(value: Any) -> str:
     """A value for a message, of one line at most."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def strict_json(text: bytes) -> Any:
+    """A JSON value from a stranger; raises ValueError for one that breaks a rule.
+
+    Its size and depth are limited, no name appears twice in an object, numbers are finite, and
+    texts have whole characters.
+    """
+    if n_values(text) > MOST_VALUES:
+        raise ValueError(f"its header has more than {MOST_VALUES:,} values")
+    value = json.loads(
+        text.decode(), object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite
+    )
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        objects = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [below for each in objects if not _is_leaf(each) for below in each]
+    if level:
+        raise ValueError(f"its header is nested more than {MOST_DEPTH} deep")
+    if b"\\u" in text:  # other texts were decoded, and have whole characters
+        json.dumps(value, ensure_ascii=False).encode()  # raises for half a character
+    return value
+
+
+def n_values(text: bytes) -> int:
+    """As many values as a JSON text may have, known before it is read."""
+    return sum(text.count(mark) for mark in (b",", b"[", b"{"))
+
+
+def _is_leaf(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"its header holds {text[:20]}")
+    return number
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"{visible(name)[:40]!r} appears twice in its header")
+    return value
+
+
+def check(
+    where: str,
+    values: Any,
+    rules: Mapping[str, Rule],
+    optional: Mapping[str, Rule] | None = None,
+) -> None:
+    """Raise UnfitError for a value that is missing, or that its rule does not allow."""
+    if not isinstance(values, dict):
+        raise UnfitError(f"{where.rstrip('.')} is {visible(f'{values!r:.40}')}, not an object")
+    for name, (test, words) in {**rules, **(optional or {})}.items():
+        if name in values and not test(values[name]):
+            raise UnfitError(f"{where}{name} is {visible(f'{values[name]!r:.40}')}, not {words}")
+        if name in rules and name not in values:
+            raise UnfitError(f"{where}{name} is missing")
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= LARGEST
+
+
+def list_of(test: Callable[[Any], bool], words: str) -> Rule:
+    """A rule for a list of values."""
+    return lambda value: isinstance(value, list) and all(map(test, value)), f"a list of {words}"
+
+
+def or_none(rule: Rule) -> Rule:
+    """A rule that allows null too."""
+    test, words = rule
+    return lambda value: value is None or test(value), f"{words}, or null"
+
+
+def one_of(*values: str) -> Rule:
+    """A rule for some texts."""
+    return lambda value: isinstance(value, str) and value in values, f"one of {', '.join(values)}"
+
+
+ANY: Rule = (lambda _: True, "anything")
+TEXT: Rule = (lambda value: isinstance(value, str), "a text")
+BOOL: Rule = (lambda value: isinstance(value, bool), "true or false")
+COUNT: Rule = (
+    lambda value: type(value) is int and 0 <= value <= MOST_COUNTED,
+    "a whole number, 0 or more",
+)
+NUMBER: Rule = (_is_number, "a number")
+SIZE: Rule = (lambda value: _is_number(value) and value >= 0, "a number, 0 or more")
+POSITIVE: Rule = (lambda value: _is_number(value) and value > 0, "a positive number")
+OBJECT: Rule = (lambda value: isinstance(value, dict), "an object")
+TEXTS: Rule = list_of(TEXT[0], "texts")
+NUMBERS: Rule = list_of(_is_number, "numbers")
+RANGE: Rule = (
+    lambda value: NUMBERS[0](value) and len(value) == 2 and value[0] <= value[1],
+    "two numbers, the least first",
+)

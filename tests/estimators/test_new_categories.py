@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+
+from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load, open_rows
 from protopinv.continual.inputs import widened_to
 from protopinv.continual.learning import with_state
 from protopinv.continual.replay import State
-
-from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load, open_rows
 from protopinv.errors import DataError
 from protopinv.features import Clip
 from protopinv.report import write_report

@@ -81,7 +81,7 @@ def test_training_rows_have_not_seen_their_targets(files: Path) -> None:
     rows = open_rows(files, "churn", drop=["price"], memory=0)
     model = ProtoPINVClassifier(class_weight="balanced", **QUICK)
     source = encode_table(rows, None, LabelCounts())
-    X = np.concatenate([p.X for b in source.blocks for p in source.read(b, wanted(500))])
+    X = np.concatenate([p.X for b in source.blocks for p in source.read(b, 500)])
     table = source.table
     seen = table.features(table.codes(columns(people())))
     averages = np.array(["average" in name for name in table.feature_names])
@@ -132,12 +132,6 @@ def test_classes_that_count_nothing_are_not_there(tmp_path: Path) -> None:
     part.with_columns(churn.alias("churn"), weight.alias("w")).write_parquet(tmp_path / "t.parquet")
     rows = open_rows(tmp_path / "t.parquet", "churn", weight="w", memory=0)
     assert ProtoPINVClassifier(**QUICK).fit(rows).classes_.tolist() == ["no", "yes"]
-
-
-def wanted(rows: int) -> Any:
-    from protopinv.rows.source import Wanted
-
-    return Wanted(rows)
 
 
 def columns(frame: pl.DataFrame) -> Any:

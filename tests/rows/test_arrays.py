@@ -16,7 +16,6 @@ from protopinv import ArrayRows, BatchRows
 from protopinv.errors import DataError
 from protopinv.rows import CachedRows, SparseRows, ahead, cached, keys_of
 from protopinv.rows import arrays as arrays_module
-from protopinv.rows.source import Wanted
 
 
 @pytest.fixture
@@ -153,7 +152,7 @@ def test_a_cache_gives_the_same_rows_without_asking_again(rows, tmp_path: Path) 
     for size in (100, 70):
         asked.clear()
         for block in reversed(source.blocks):
-            pieces = list(source.read(block, Wanted(size)))
+            pieces = list(source.read(block, size))
             found.append([np.concatenate([p[part] for p in pieces]) for part in range(3)])
     assert asked == []
     for first, again, block in zip(found[:4], found[4:], reversed(source.blocks), strict=True):

@@ -9,8 +9,7 @@ import pytest
 
 from protopinv import open_rows
 from protopinv.errors import DataError
-from protopinv.rows import arrow, formats
-from protopinv.rows.source import Wanted
+from protopinv.rows import files
 
 
 def everything(source) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
@@ -19,7 +18,7 @@ def everything(source) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "csv"])
 def test_rows_are_the_same_in_any_format(table, write, kind, monkeypatch) -> None:
-    monkeypatch.setattr(formats, "CSV_BLOCK_BYTES", 5_000)
+    monkeypatch.setattr(files, "CSV_BLOCK_BYTES", 5_000)
     source = open_rows(write(table, kind), "y", weight="w")
     X, y, weight = everything(source)
     np.testing.assert_array_equal(X, np.column_stack([table[f"x{i}"] for i in range(4)]))
@@ -32,11 +31,11 @@ def test_rows_are_the_same_in_any_format(table, write, kind, monkeypatch) -> Non
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "csv"])
 def test_a_block_is_read_alone_and_in_pieces(table, write, kind, monkeypatch) -> None:
-    monkeypatch.setattr(formats, "CSV_BLOCK_BYTES", 5_000)
-    monkeypatch.setattr(arrow, "LEAST_ROWS", 16)
+    monkeypatch.setattr(files, "CSV_BLOCK_BYTES", 5_000)
+    monkeypatch.setattr(files, "LEAST_ROWS", 16)
     source = open_rows(write(table, kind), "y")
     block = source.blocks[-2]
-    pieces = list(source.read(block, Wanted(16)))
+    pieces = list(source.read(block, 16))
     assert [piece.first for piece in pieces] == list(range(0, block.n_rows, 16))
     whole = np.concatenate([piece.X for piece in pieces])
     expected = table.slice(block.start, block.n_rows)
@@ -45,7 +44,7 @@ def test_a_block_is_read_alone_and_in_pieces(table, write, kind, monkeypatch) ->
 
 def test_targets_can_be_read_without_features(table, write) -> None:
     source = open_rows(write(table), ["x3", "x2"])
-    piece = next(source.read(source.blocks[0], Wanted(10, features=False)))
+    piece = next(source.read(source.blocks[0], 10, features=False))
     assert piece.X.shape == (90, 0)
     np.testing.assert_array_equal(piece.y[:, 0], table["x3"].to_numpy()[:90])
 
@@ -99,8 +98,9 @@ def test_gaps_are_named_by_file_and_row(table, write) -> None:
     source = open_rows(write(table.set_column(1, "x1", gap)), "y")
     assert source.is_framed
     assert source.load()[0]["x1"].null_count == 1
+    numbers = source.with_columns(source.names, framed=False)
     with pytest.raises(DataError, match=r"'x1' of part-2\.parquet is empty in row 351"):
-        [list(source.read(block, Wanted(100))) for block in source.blocks]
+        [list(numbers.read(block, 100)) for block in source.blocks]
 
 
 def test_text_among_features_comes_as_it_is_or_is_refused_as_numbers(table, write) -> None:
@@ -108,8 +108,9 @@ def test_text_among_features_comes_as_it_is_or_is_refused_as_numbers(table, writ
     X, _, _ = source.load()
     assert source.is_framed
     assert X["y"].to_pylist() == table["y"].to_pylist()
+    numbers = source.with_columns(source.names, framed=False)
     with pytest.raises(DataError, match=r"Features must be numbers\. Column 'y' of part-0"):
-        next(source.read(source.blocks[0], Wanted(10)))
+        next(numbers.read(source.blocks[0], 10))
 
 
 def test_a_file_that_changes_while_it_is_read_is_noticed(table, write) -> None:
@@ -121,7 +122,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(table, write) -> None:
 
 
 def test_a_csv_file_that_changes_while_it_is_read_is_noticed(table, write, monkeypatch) -> None:
-    monkeypatch.setattr(formats, "CSV_BLOCK_BYTES", 5_000)
+    monkeypatch.setattr(files, "CSV_BLOCK_BYTES", 5_000)
     folder = write(table, "csv")
     source, path = open_rows(folder, "y"), folder / "part-0.csv"
     lines = path.read_text().splitlines(keepends=True)
@@ -142,7 +143,7 @@ def test_a_fingerprint_tells_files_apart(table, write) -> None:
 
 
 def test_csv_may_have_another_separator_and_encoding(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(formats, "CSV_BLOCK_BYTES", 200)  # several stretches
+    monkeypatch.setattr(files, "CSV_BLOCK_BYTES", 200)  # several stretches
     towns = ["Köln", "Málaga", "Besançon", "Ålesund"] * 20
     lines = [f"{number}.5;{town};{number % 2}" for number, town in enumerate(towns)]
     text = "\n".join(["größe;stadt;y", *lines, ""])

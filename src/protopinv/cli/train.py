@@ -240,13 +240,12 @@ def _first_targets(source: "RowSource | None") -> "Dataset":
     import numpy as np
 
     from protopinv.data import Dataset
-    from protopinv.rows.source import Wanted
 
     if source is None:
         raise AssertionError("rows come from somewhere")
     blocks = source.blocks[:: max(1, len(source.blocks) // BLOCKS_FOR_TASK)]
-    wanted = Wanted(ROWS_FOR_TASK // BLOCKS_FOR_TASK, features=False)
-    starts = (islice(source.read(block, wanted), 1) for block in blocks[:BLOCKS_FOR_TASK])
+    n_rows = ROWS_FOR_TASK // BLOCKS_FOR_TASK
+    starts = (islice(source.read(block, n_rows, features=False), 1) for block in blocks[:BLOCKS_FOR_TASK])
     pieces = [piece for start in starts for piece in start]
     y: Any = np.concatenate([np.asarray(piece.y) for piece in pieces])
     n_targets = 1 if source.is_column else y.shape[1]

@@ -26,9 +26,7 @@ from protopinv.model.fitting import (
     shape_of,
 )
 from protopinv.objective import Classes, Labels, Numbers, Objective
-from protopinv.rows import RowSource
-from protopinv.rows.memory import MemoryRows
-from protopinv.rows.source import Wanted
+from protopinv.rows import MemoryRows, Piece, RowSource, concatenated
 from protopinv.tables.rows import encode_grown, grow_table
 from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig, is_auto
@@ -84,10 +82,9 @@ def learn(
 
 def _stretches(source: RowSource) -> Iterator[MemoryRows]:
     """Rows to learn at a time, those of a table with text as a frame."""
-    pieces: list[Any] = []
-    read = source.frames if source.is_framed else source.read
+    pieces: list[Piece] = []
     for block in source.blocks:
-        for piece in read(block, Wanted(rows_a_piece(source))):
+        for piece in source.read(block, rows_a_piece(source)):
             mass_of(block, piece)  # raises for what is no weight
             if not source.is_framed:
                 check_features(source, block, piece)
@@ -99,18 +96,9 @@ def _stretches(source: RowSource) -> Iterator[MemoryRows]:
         yield _joined(source, pieces)
 
 
-def _joined(source: RowSource, pieces: list[Any]) -> MemoryRows:
-    """Rows of all pieces; either all have weights or none has."""
-    X, y, weights, _ = zip(*pieces, strict=True)
-    if source.is_framed:
-        import pyarrow as pa
-
-        features: Any = pa.concat_tables(X)
-    else:
-        features = np.concatenate(X)
-    weight = None if weights[0] is None else np.concatenate(weights)
-    targets = np.concatenate([np.asarray(each) for each in y])
-    return MemoryRows(features, targets, weight, names=source.names, is_framed=source.is_framed)
+def _joined(source: RowSource, pieces: list[Piece]) -> MemoryRows:
+    X, y, weight = concatenated(pieces)
+    return MemoryRows(X, y, weight, names=source.names, is_framed=source.is_framed)
 
 
 def _learn(
@@ -133,7 +121,7 @@ def _learn(
     limit = memory.limit if options.memory == 0 else options.memory
     n_rows = round(float(memory.parts.rows.sum())) + len(X)
     memory = model.replay.limited(limit, n_rows, objective.n_groups)
-    shape = shape_of(*X.shape, objective.n_groups, options.device, have_one_unit(X))
+    shape = shape_of(len(X), X.shape[1], objective.n_groups, options.device, have_one_unit(X))
     learning = replace(continued(config, model), image_shape=model.config.image_shape)
     learning = resolved(replace(learning, early_stopping=False), shape)
     learning = replace(learning, label_smoothing=model.config.label_smoothing)

@@ -12,7 +12,7 @@ from protopinv.data.images import FASHION_MNIST, MNIST, folder_of, load_images, 
 from protopinv.data.tables import load_table
 from protopinv.errors import DataError
 from protopinv.files import is_file
-from protopinv.rows.formats import STDIN
+from protopinv.rows.files import STDIN
 from protopinv.rows.text import Written
 
 Split = Literal["train", "test"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from protopinv.data.dataset import Dataset
 from protopinv.rows import ArrowRows
-from protopinv.rows.formats import STDIN
+from protopinv.rows.files import STDIN
 from protopinv.rows.text import Written
 
 

@@ -1,5 +1,8 @@
 """Estimators with the interface of scikit-learn."""
 
+from pathlib import Path
+
+from protopinv import model_file
 from protopinv.estimators.classifier import ProtoPINVClassifier
 from protopinv.estimators.evaluation import (
     Evaluation,
@@ -7,9 +10,9 @@ from protopinv.estimators.evaluation import (
     NumberEvaluation,
     evaluate,
 )
-from protopinv.estimators.loading import load
-from protopinv.estimators.parameters import ConvStem, ImageCopies
+from protopinv.estimators.parameters import ConvStem, ImageCopies, restored
 from protopinv.estimators.regressor import ProtoPINVRegressor
+from protopinv.model_file.loading import ODD, unknown_settings
 
 __all__ = [
     "ConvStem",
@@ -22,3 +25,19 @@ __all__ = [
     "evaluate",
     "load",
 ]
+
+
+def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
+    """The fitted estimator in a model file; it predicts what it did before, bit for bit.
+
+    Its parameters are those that were set; ``config_`` has those that were used.
+    """
+    model = model_file.load(path)
+    kind = ProtoPINVRegressor if model.task == "regression" else ProtoPINVClassifier
+    try:
+        estimator: ProtoPINVClassifier | ProtoPINVRegressor = kind(**restored(model.parameters))
+        estimator.config()
+    except ODD as error:
+        raise unknown_settings(path, error) from error
+    estimator.model_ = model
+    return estimator

@@ -4,7 +4,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,7 +18,7 @@ from protopinv.callbacks import Callback, Callbacks
 from protopinv.continual import LearnOptions, Pruned, freeze, grow, learn, prune
 from protopinv.diagnose import Diagnosis, Perturbation, check_lemma, diagnose
 from protopinv.errors import ConfigError
-from protopinv.estimators.parameters import Parameters, as_estimator, flattened
+from protopinv.estimators.parameters import Parameters, as_estimator, stored
 from protopinv.estimators.rows import row_source, rows_to_predict, with_image_shape
 from protopinv.model import FitOptions, Model, Saving, fit_rows
 from protopinv.model.fitting import solvable
@@ -166,7 +165,7 @@ class ProtoPINV(Parameters):
         loaded model is checked on made-up rows; with ``examples`` these are up to 32 training rows
         instead, and anyone who has the file can read them.
         """
-        from protopinv.estimators.saving import save
+        from protopinv.model_file import save
 
         save(self._stored(), path, bank=bank, dtype=dtype, examples=examples, memory=memory)
 
@@ -377,21 +376,8 @@ class ProtoPINV(Parameters):
         return None
 
     def _stored(self) -> Model:
-        """The model with the parameters as they are set now, as plain values for a file."""
-        values = {
-            name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-            for name, value in self.get_params(deep=False).items()
-            if name not in ("stem", "copies")
-        }
-        values |= flattened(self.stem, self.copies)
-        seed = self.random_state
-        values["random_state"] = int(seed) if isinstance(seed, Integral) else None
-        # What was trained on a GPU must load where there is none.
-        values["device"] = "auto" if self.device.startswith("cuda") else self.device
-        if isinstance(values.get("class_weight"), dict):
-            # Keys of a JSON object are strings, and classes need not be.
-            values["class_weight"] = [list(item) for item in values["class_weight"].items()]
-        return replace(self._model(), parameters=values)
+        """The model with the parameters as they are set now."""
+        return replace(self._model(), parameters=stored(self))
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))

@@ -16,8 +16,7 @@ from protopinv.estimators.parameters import as_estimator, documented
 from protopinv.estimators.rows import data_errors, plain_labels
 from protopinv.model import Model
 from protopinv.objective import Classes, Labels
-from protopinv.rows import RowSource
-from protopinv.rows.memory import MemoryRows
+from protopinv.rows import MemoryRows, RowSource
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import Observer
 from protopinv.train.targets import (

@@ -7,6 +7,7 @@ belongs together: ``stem=ConvStem(...)`` and ``copies=ImageCopies(...)``.
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
+from numbers import Integral
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -14,6 +15,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from protopinv.errors import ConfigError
+from protopinv.model_file.loading import tupled
+from protopinv.tables.table import checked_kinds
 from protopinv.train.config import AUTO, FIELDS, LARGEST, TrainConfig, is_auto
 
 Estimator = TypeVar("Estimator", bound=type)
@@ -194,8 +197,35 @@ def flattened(stem: Any, copies: Any) -> dict[str, Any]:
     return values if is_auto(stem) or stem is not None else {**values, "stem": "none"}
 
 
-def nested(values: dict[str, Any]) -> dict[str, Any]:
-    """The way back: fields of TrainConfig with ``stem`` and ``copies`` made of theirs."""
+def stored(estimator: Parameters) -> dict[str, Any]:
+    """The parameters of an estimator as plain values for a file."""
+    values: dict[str, Any] = {
+        name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+        for name, value in estimator.get_params(deep=False).items()
+        if name not in ("stem", "copies")
+    }
+    seed = estimator.random_state
+    values["random_state"] = int(seed) if isinstance(seed, Integral) else None
+    # What was trained on a GPU must load where there is none.
+    values["device"] = "auto" if estimator.device.startswith("cuda") else estimator.device
+    if isinstance(values.get("class_weight"), dict):
+        # Keys of a JSON object are strings, and classes need not be.
+        values["class_weight"] = [list(item) for item in values["class_weight"].items()]
+    return values | flattened(estimator.stem, estimator.copies)
+
+
+def restored(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of an estimator from what ``stored`` made of them."""
+    arguments = {name: tupled(value) for name, value in values.items()}
+    if isinstance(arguments.get("class_weight"), tuple):
+        arguments["class_weight"] = dict(values["class_weight"])
+    if arguments.get("columns") is not None:
+        checked_kinds(arguments["columns"], list(arguments["columns"]))
+    return nested(arguments)
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of an estimator from fields of TrainConfig, with ``stem`` and ``copies`` made."""
     rest = {name: value for name, value in values.items() if name not in (*STEM, *COPIES)}
     stem = {name: values[field] for field, name in STEM.items() if field in values}
     copies = {name: values[field] for field, name in COPIES.items() if field in values}

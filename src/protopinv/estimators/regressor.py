@@ -10,8 +10,7 @@ from protopinv.errors import ConfigError
 from protopinv.estimators.base import ProtoPINV
 from protopinv.estimators.parameters import as_estimator, documented
 from protopinv.model import Model
-from protopinv.rows import RowSource
-from protopinv.rows.memory import MemoryRows
+from protopinv.rows import MemoryRows, RowSource
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import Observer
 from protopinv.train.targets import NumberStats, Targets, numbers_of

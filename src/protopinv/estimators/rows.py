@@ -18,9 +18,7 @@ from protopinv.errors import ColumnsWarning, ConfigError, DataError, ProtoPINVEr
 from protopinv.features import map_side
 from protopinv.model import Model, torch_ready
 from protopinv.model.fitting import require_some
-from protopinv.rows import ArrayRows, ArrowRows, RowSource, SparseRows
-from protopinv.rows.labels import exact_numbers
-from protopinv.rows.memory import MemoryRows, OrderedRows
+from protopinv.rows import ArrayRows, MemoryRows, RowSource, SparseRows, exact_numbers
 from protopinv.rows.source import IN_MEMORY_BYTES
 from protopinv.tables import frame_columns, hint, is_frame
 from protopinv.tables.rows import columns_of
@@ -53,10 +51,7 @@ def row_source(
         return _in_memory(estimator, X, y, sample_weight, model, is_image=is_image)
     if model is not None and source.names is not None and model.feature_names is not None:
         names = _names_of(source.names, model)
-        if isinstance(source, ArrowRows):
-            source = source.with_columns(names, framed=model.table is not None)
-        elif names != source.names:
-            source = OrderedRows(source, names)
+        source = source.with_columns(names, framed=model.table is not None)
     if expected() > 1 or not source.fits_in_memory():
         return source
     rows, targets, weight = source.load()
@@ -78,9 +73,7 @@ def _given_source(
                 "A source of rows brings its targets and weights along. y or sample_weight were "
                 "passed too. Leave them out, or name their columns in open_rows."
             )
-        if columns and isinstance(X, ArrowRows) and not X.is_framed:
-            return X.with_columns(X.names or (), framed=True)
-        return X
+        return X.with_columns(X.names, framed=True) if columns and X.names else X
     if y is None:
         return None
     if isinstance(X, np.memmap) and X.ndim == 2 and X.nbytes > IN_MEMORY_BYTES:

@@ -15,8 +15,6 @@ from torch import nn
 from protopinv import __version__, model_file
 from protopinv import export as formats
 from protopinv.errors import ConfigError, DataError, ExportError, ExportWarning
-from protopinv.estimators.loading import load
-from protopinv.estimators.saving import save, saved_model
 from protopinv.export.writing import Exported, Outputs
 from protopinv.model import Model
 from protopinv.network import dense, inputs_of, outputs_of
@@ -42,7 +40,7 @@ def export(
     examples: bool = False,
 ) -> Exported:
     """Write a model in the format that the ending names; rows are those of ``Model.outputs``."""
-    path, shown = Path(path), saved_model(model, examples=examples).examples.numpy()
+    path, shown = Path(path), model_file.shareable(model, examples=examples).examples
     if calibration is not None and (dtype != "int8" or path.suffix == ".safetensors"):
         raise ConfigError(
             f"Calibration is for int8 in C. Got it for {path.suffix} in {dtype}. Leave it out."
@@ -50,9 +48,9 @@ def export(
     truth = _targets(model, X, y)
     description = formats.describe(model, shown)
     if path.suffix == ".safetensors":
-        save(model, path, bank=False, dtype=dtype, examples=examples)
+        model_file.save(model, path, bank=False, dtype=dtype, examples=examples)
         exported = Exported((path,), "safetensors", dtype, description.operations)
-        outputs: Outputs = formats.describe(load(path).model_).outputs
+        outputs: Outputs = formats.describe(model_file.load(path)).outputs
     else:
         is_made_up = calibration is None and dtype == "int8"
         seen = model_file.made_up(model, CALIBRATION_ROWS).numpy() if is_made_up else calibration

@@ -27,9 +27,7 @@ from protopinv.memory import Memory, least_limit, require_room
 from protopinv.model.model import Model
 from protopinv.model.resuming import Saving, fingerprint, is_resumed, require_alike
 from protopinv.objective import Classes, Numbers, Objective
-from protopinv.rows import RowSource, cached
-from protopinv.rows.memory import MemoryRows, WeightedRows
-from protopinv.rows.source import Wanted
+from protopinv.rows import MemoryRows, RowSource, WeightedRows, cached
 from protopinv.tables.rows import encode_by, encode_table, few_rows
 from protopinv.train.config import TrainConfig, is_auto
 from protopinv.train.data import ArrayData, Data, StreamData
@@ -205,7 +203,7 @@ def _plan_in_memory(
     unit = float(mass.max())
     share = None if weight is None else weight / unit
     data = ArrayData(X, objective.encode(y), objective, share, unit, seed)
-    shape = shape_of(*X.shape, objective.n_groups, options.device, have_one_unit(X))
+    shape = shape_of(len(X), X.shape[1], objective.n_groups, options.device, have_one_unit(X))
     configs = candidates(config, shape)
     data = replace(data, held_out=hold_out(data.groups(), configs[0].held_out, seed))
     if checkpoints is not None:
@@ -262,8 +260,8 @@ def _plan_stream(
 def _some_rows(source: RowSource) -> NDArray[Any]:
     """Rows from all over a source, as files may be sorted."""
     blocks = source.blocks[:: max(1, len(source.blocks) // SHOWN_BLOCKS)]
-    wanted = Wanted(max(1, UNIT_ROWS // len(blocks)))
-    starts = (islice(source.read(block, wanted), 1) for block in blocks)
+    n_rows = max(1, UNIT_ROWS // len(blocks))
+    starts = (islice(source.read(block, n_rows), 1) for block in blocks)
     return np.concatenate([piece.X for start in starts for piece in start])
 
 

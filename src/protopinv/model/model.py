@@ -141,6 +141,18 @@ class Model:
 
     def outputs(self, rows: Any, device: torch.device | None = None) -> Tensor:
         """Raw outputs in float64 on the host, for rows of numbers or codes of a table."""
+        outputs = self.raw_outputs(rows, device)
+        if not math.isfinite(float(outputs.sum())) and not bool(outputs.isfinite().all()):
+            row = int((~outputs.isfinite()).any(1).nonzero()[0])
+            raise DataError(
+                "Rows must be of a size that the network can work with. Row "
+                f"{row} is so far from those it was trained on that its outputs are not finite. "
+                "Check its units."
+            )
+        return outputs
+
+    def raw_outputs(self, rows: Any, device: torch.device | None = None) -> Tensor:
+        """Outputs that need not be finite."""
         if self.table is None:
             return self._network_outputs(rows, device)
         starts = range(0, len(rows), FRAME_ROWS)
@@ -162,15 +174,7 @@ class Model:
         for start in range(0, X.shape[0], size):
             rows = _as_tensor(X[start : start + size]).to(place)
             pieces.append(network(rows if front is None else front.features(rows)).cpu())
-        outputs = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
-        if not math.isfinite(float(outputs.sum())) and not bool(outputs.isfinite().all()):
-            row = int((~outputs.isfinite()).any(1).nonzero()[0])
-            raise DataError(
-                "Rows must be of a size that the network can work with. Row "
-                f"{row} is so far from those it was trained on that its outputs are not finite. "
-                "Check its units."
-            )
-        return outputs
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     def _placed(self, device: torch.device | None) -> tuple[Network, Front | None]:
         """Network and front where they are to work; on a GPU they stay there for the next call."""

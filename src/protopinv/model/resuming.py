@@ -11,9 +11,7 @@ import numpy as np
 from protopinv.errors import ConfigError
 from protopinv.objective import Objective
 from protopinv.plain import plain
-from protopinv.rows import RowSource
-from protopinv.rows.arrays import digest
-from protopinv.rows.source import Wanted
+from protopinv.rows import RowSource, digest
 from protopinv.train.checkpoint import Checkpoints, Every
 from protopinv.train.config import TrainConfig
 from protopinv.train.ranks import Ranks
@@ -70,8 +68,8 @@ def require_alike(
     if ranks.size == 1:
         return
     places = np.unique(np.linspace(0, len(rows.blocks) - 1, SOME_BLOCKS).astype(np.int64))
-    wanted = Wanted(SOME_ROWS, features=False)
-    pieces = (next(rows.read(rows.blocks[place], wanted)) for place in places.tolist())
+    blocks = [rows.blocks[place] for place in places.tolist()]
+    pieces = (next(rows.read(block, SOME_ROWS, features=False)) for block in blocks)
     targets = digest(*(np.asarray(piece.y)[:SOME_ROWS].astype(str).tobytes() for piece in pieces))
     own = {name: plain(value) for name, value in parameters.items()}
     every = None if saving.path is None else saving.every

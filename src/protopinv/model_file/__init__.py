@@ -7,24 +7,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from protopinv.model_file.examples import made_up
-    from protopinv.model_file.file import load, unfit
-    from protopinv.model_file.packing import DTYPES
-    from protopinv.model_file.reading import FORMAT
-    from protopinv.model_file.saved import SavedModel
-    from protopinv.model_file.writing import save
+    from protopinv.model_file.examples import made_up, shareable
+    from protopinv.model_file.header import DTYPES, FORMAT
+    from protopinv.model_file.loading import load
+    from protopinv.model_file.saving import save
 
-__all__ = ["DTYPES", "FORMAT", "SavedModel", "load", "made_up", "save", "unfit"]
+__all__ = ["DTYPES", "FORMAT", "load", "made_up", "save", "shareable"]
 
 # Imported when they are first used: a look at a file needs no torch.
 _HOME = {
-    "DTYPES": "packing",
-    "FORMAT": "reading",
-    "SavedModel": "saved",
-    "load": "file",
+    "DTYPES": "header",
+    "FORMAT": "header",
+    "load": "loading",
     "made_up": "examples",
-    "save": "writing",
-    "unfit": "file",
+    "save": "saving",
+    "shareable": "examples",
 }
 
 

@@ -4,6 +4,7 @@ Whoever works with a model later relies on it: shapes and types agree, numbers a
 nothing grows in memory beyond the size of its file.
 """
 
+import math
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -12,15 +13,16 @@ import torch
 from torch import Tensor
 
 from protopinv.bank import Bank
-from protopinv.model_file.header import UnfitError, n_outputs
+from protopinv.features import Stem
+from protopinv.model import Model
 from protopinv.model_file.packing import types_of
-from protopinv.model_file.saved import SavedModel
 from protopinv.network import ACTIVATIONS, inputs_of, outputs_of
-from protopinv.plain import visible
+from protopinv.plain import UnfitError, visible
+from protopinv.train.config import is_auto
 
 MOST_EXAMPLES = 256
-# Outputs of other tasks are not known to this version.
-TASKS = ("classification", "multi-label", "regression")
+# Values of a configuration that are resolved as "auto".
+MAY_BE_AUTO = ("solver", "validation_fraction")
 # Before the network there is one of these at most.
 FRONTS = ("stem", "squash", "clip")
 Parts = Mapping[str, Mapping[str, Tensor]]
@@ -71,7 +73,7 @@ def _check_history(history: Mapping[str, Tensor]) -> None:
             raise UnfitError(f"a history whose {name} has no list an epoch")
 
 
-def check_model(model: SavedModel, parts: Parts) -> None:
+def check_model(model: Model, parts: Parts) -> None:
     """Raise UnfitError for a model whose parts do not belong together."""
     fault = (
         _network_fault(model)
@@ -80,6 +82,7 @@ def check_model(model: SavedModel, parts: Parts) -> None:
         or _front_fault(model)
         or _names_fault(model)
         or _memory_fault(model)
+        or _config_fault(model)
         or _examples_fault(model, parts["examples"]["outputs"])
         or _number_fault(parts)
     )
@@ -87,7 +90,7 @@ def check_model(model: SavedModel, parts: Parts) -> None:
         raise UnfitError(fault)
 
 
-def _network_fault(model: SavedModel) -> str | None:
+def _network_fault(model: Model) -> str | None:
     weights = model.network.weights
     if not weights:
         return "the network has no layers"
@@ -109,25 +112,24 @@ def _network_fault(model: SavedModel) -> str | None:
     return None
 
 
-def _names_fault(model: SavedModel) -> str | None:
+def _names_fault(model: Model) -> str | None:
     """Features, columns and targets that are not as many as the network has."""
     table, names, targets = model.table, model.feature_names, model.target_names
     if table is not None and table.n_features != model.n_inputs:
         return f"a table of {table.n_features} features for {model.n_inputs}"
-    n_columns = model.n_features + (0 if table is None else len(table.left_out))
-    if names is not None and len(names) != n_columns:
-        return f"{len(names)} feature names for {n_columns} features"
-    if table is not None and names is not None and tuple(names) != table.names:
+    if names is not None and len(names) != model.n_columns:
+        return f"{len(names)} feature names for {model.n_columns} features"
+    if table is not None and names is not None and names != table.names:
         return "feature names that are not those of the table"
-    k = n_outputs(model.task, model.objective) if model.task in TASKS else None
-    if k is not None and k != model.network.sizes[-1]:
+    k = model.objective.n_outputs
+    if k != model.network.sizes[-1]:
         return f"{model.network.sizes[-1]} outputs for {k} targets"
     if targets is not None and len(targets) != (1 if model.task == "classification" else k):
         return f"{len(targets)} names of targets for {k} outputs"
     return None
 
 
-def _bank_fault(model: SavedModel, bank: Bank | None) -> str | None:
+def _bank_fault(model: Model, bank: Bank | None) -> str | None:
     if bank is None:
         return None
     parts = (bank.inputs, *bank.hidden, bank.outputs)
@@ -151,7 +153,7 @@ def _bank_fault(model: SavedModel, bank: Bank | None) -> str | None:
     return None
 
 
-def _front_fault(model: SavedModel) -> str | None:
+def _front_fault(model: Model) -> str | None:
     front = model.front
     if front is None:
         return None
@@ -160,25 +162,47 @@ def _front_fault(model: SavedModel) -> str | None:
     return front.fault()
 
 
-def _memory_fault(model: SavedModel) -> str | None:
+def _memory_fault(model: Model) -> str | None:
     if model.memory is None:
         return None if model.last_bank is None else "a last bank without a memory"
     if model.bank is None:
         return "a memory without a bank"
-    if model.continuing["n_frozen"] > model.bank.n_prototypes:
+    if model.n_frozen > model.bank.n_prototypes:
         return "more frozen prototypes than there are"
     last = model.last_bank
     if last is not None and not _alike(last, model.bank):
         return "the last bank has another shape than the mean"
-    return model.memory.fault(model.features.n_components, model.network.sizes[-1])
+    fault = model.memory.fault(model.features.n_components, model.network.sizes[-1])
+    if fault is None and model.memory.n_groups > model.objective.n_groups:
+        return f"a memory of {model.memory.n_groups} groups for {model.objective.n_groups}"
+    return fault
+
+
+def _config_fault(model: Model) -> str | None:
+    """What of the configuration does not belong to the network and its banks, or None."""
+    config, front = model.config, model.front
+    if any(is_auto(v) for name, v in vars(config).items() if name not in MAY_BE_AUTO):
+        return "a configuration with a value that is left open"
+    if config.activation != model.network.activation:
+        return f"activation {config.activation!r} for a network with {model.network.activation!r}"
+    if model.bank is not None and config.widths != tuple(H.shape[2] for H in model.bank.hidden):
+        return f"hidden_sizes {config.widths!r:.40} for banks of other layers"
+    if isinstance(front, Stem) and config.image_shape is None:
+        return "a stem for rows that are no images"
+    if config.image_shape is not None:
+        if math.prod(config.image) != model.n_features or model.table is not None:
+            return f"images of {math.prod(config.image)} numbers for rows of {model.n_features}"
+        if isinstance(front, Stem) and front.image_shape != config.image:
+            return "a stem for other images"
+    return None
 
 
 def _alike(first: Bank, second: Bank) -> bool:
     return [tensor.shape for tensor in first.trained] == [t.shape for t in second.trained]
 
 
-def _examples_fault(model: SavedModel, outputs: Tensor) -> str | None:
-    rows = model.examples
+def _examples_fault(model: Model, outputs: Tensor) -> str | None:
+    rows = torch.from_numpy(model.examples)
     if len(rows) > MOST_EXAMPLES:
         return f"{len(rows)} examples, more than {MOST_EXAMPLES}"
     if outputs.shape != (len(rows), model.network.sizes[-1]):

@@ -1,18 +1,16 @@
 """Rows that nobody has seen, to check and calibrate a network with: no training row is needed."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from protopinv.errors import ConfigError
 from protopinv.features import Bent, Stem
-from protopinv.model_file.saved import SavedModel
+from protopinv.model import Model
 from protopinv.tables import Category
 from protopinv.tables.columns import Column
-
-if TYPE_CHECKING:
-    from protopinv.model import Model
 
 MADE_UP = 32
 # All that are stored take no more than this.
@@ -25,7 +23,26 @@ NOISE = 0.1
 GAPS = 0.125
 
 
-def made_up(model: "SavedModel | Model", n: int | None = None) -> Tensor:
+def shareable(model: Model, *, examples: bool = False) -> Model:
+    """The model with rows that may leave the process: made-up ones, unless ``examples``."""
+    if not examples:
+        return replace(model, examples=made_up(model).numpy(), made_up=True)
+    if not len(model.examples):
+        raise ConfigError(
+            "examples=True takes training rows along. This model has none: its file or pickle had "
+            "none, or a class was forgotten. Leave it out, or fit again."
+        )
+    return model
+
+
+def example_outputs(model: Model) -> Tensor:
+    """Outputs for the examples in float64, which need not be finite."""
+    rows = model.examples
+    # a stem works in float32
+    return model.raw_outputs(rows if isinstance(model.front, Stem) else rows.astype(np.float64))
+
+
+def made_up(model: Model, n: int | None = None) -> Tensor:
     """Rows like the examples, drawn from what the model knows of its columns.
 
     There are fewer than ``n`` if they are very long. They are in float32, or in float64 where that

@@ -10,10 +10,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from protopinv import tables
-from protopinv.errors import ModelFileError
-from protopinv.model_file.header import UnfitError, check_header
-from protopinv.model_file.reading import DAMAGE, read_header
-from protopinv.plain import visible
+from protopinv.model_file.header import DAMAGE, check_header, read_header, unfit
 
 # What outputs are called, and where the objective of a task lists or counts them.
 OUTPUTS = {
@@ -35,11 +32,7 @@ def summary(path: str | Path) -> dict[str, Any]:
         with safe_open(path, framework="numpy") as file:
             return _facts(header, _File(file))
     except (*DAMAGE, AttributeError, OSError, SafetensorError) as error:
-        is_ours = isinstance(error, UnfitError)
-        why = str(error) if is_ours else f"{type(error).__name__} on {visible(str(error)[:200])}"
-        raise ModelFileError(
-            f"A model file must fit together. In {path}: {why}. Write the model again."
-        ) from error
+        raise unfit(path, error) from error
 
 
 class _File:

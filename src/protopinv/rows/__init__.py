@@ -1,11 +1,19 @@
 """Rows that need not fit in memory: one protocol, whatever they lie in."""
 
-from protopinv.rows.arrays import ArrayRows, BatchRows, SparseRows
-from protopinv.rows.arrow import ArrowRows
-from protopinv.rows.cache import CachedRows, cached
-from protopinv.rows.opening import open_rows
-from protopinv.rows.prefetch import ahead
-from protopinv.rows.source import Block, Piece, RowSource, file_keys, keys_of
+from protopinv.rows.arrays import ArrayRows, BatchRows, MemoryRows, SparseRows, exact_numbers
+from protopinv.rows.cache import CachedRows, ahead, cached
+from protopinv.rows.files import ArrowRows, open_rows
+from protopinv.rows.source import (
+    Block,
+    DerivedRows,
+    Piece,
+    RowSource,
+    WeightedRows,
+    concatenated,
+    digest,
+    file_keys,
+    keys_of,
+)
 
 __all__ = [
     "ArrayRows",
@@ -13,11 +21,17 @@ __all__ = [
     "BatchRows",
     "Block",
     "CachedRows",
+    "DerivedRows",
+    "MemoryRows",
     "Piece",
     "RowSource",
     "SparseRows",
+    "WeightedRows",
     "ahead",
     "cached",
+    "concatenated",
+    "digest",
+    "exact_numbers",
     "file_keys",
     "keys_of",
     "open_rows",

@@ -1,8 +1,8 @@
 """Rows in arrays, in memory or mapped from a file, in sparse matrices, or made by a function."""
 
-import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
-from protopinv.rows.labels import exact_numbers
-from protopinv.rows.source import IN_MEMORY_BYTES, Block, Piece, RowSource, Wanted, placed
+from protopinv.rows.source import IN_MEMORY_BYTES, Block, Piece, RowSource, digest, placed
 
 # Rows of an array that count as a block: numbers enough to be read at a good pace.
 BLOCK_NUMBERS = 2**21
@@ -26,54 +25,48 @@ class ArrayRows(RowSource):
     def __init__(
         self, X: Any, y: Any, sample_weight: Any = None, *, memory: int = IN_MEMORY_BYTES
     ) -> None:
-        self._X: Any = X if hasattr(X, "shape") else np.asarray(X)
+        self.X: Any = X if hasattr(X, "shape") else np.asarray(X)
         is_list = isinstance(y, list) and bool(y) and all(type(label) is int for label in y)
-        self._y = exact_numbers(y) if is_list else np.asarray(y)
-        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        self._weight = weight
-        if self._X.ndim != 2:
+        self.y = exact_numbers(y) if is_list else np.asarray(y)
+        self.weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        if self.X.ndim != 2:
             raise DataError(
-                f"Rows must be a matrix, a row each. Got an array of shape {self._X.shape}. "
+                f"Rows must be a matrix, a row each. Got an array of shape {self.X.shape}. "
                 "Reshape it."
             )
-        for name, given in (("y", self._y), ("sample_weight", weight)):
-            if given is not None and len(given) != self._X.shape[0]:
+        n, self.n_features = self.X.shape
+        for name, part in (("y", self.y), ("sample_weight", self.weight)):
+            if part is not None and len(part) != n:
                 raise DataError(
-                    f"Targets and weights must have one row per sample. X has {self._X.shape[0]} "
-                    f"rows, {name} has {len(given)}. Check how the two were split."
+                    f"Targets and weights must have one row per sample. X has {n} rows, {name} has "
+                    f"{len(part)}. Check how the two were split."
                 )
-        n, self.n_features = self._X.shape
-        columns = list(getattr(self._X, "columns", ()))  # of a frame
+        columns = list(getattr(self.X, "columns", ()))  # of a frame
         if columns and all(isinstance(name, str) for name in columns):
             self.names = tuple(columns)
-        self.is_column = self._y.ndim == 1
+        self.is_column = self.y.ndim == 1
         self.memory = memory
         numbers = max(BLOCK_NUMBERS, n * self.n_features // MOST_BLOCKS)
         size = max(1, numbers // max(1, self.n_features))
-        starts = range(0, n, size)
-        self.blocks = placed(
-            [Block("X", i, min(size, n - first), first) for i, first in enumerate(starts)]
-        )
-        self.n_bytes = int(getattr(self._X, "nbytes", 0)) or None
+        starts = enumerate(range(0, n, size))
+        self.blocks = placed([Block("X", i, min(size, n - first), first) for i, first in starts])
+        self.n_bytes = int(getattr(self.X, "nbytes", 0)) or None
 
-    def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
-        """Slices of the matrix."""
+    def read(self, block: Block, n_rows: int, *, features: bool = True) -> Iterator[Piece]:
+        """Yield slices of the matrix."""
         end = block.first + block.n_rows
-        for first in range(block.first, end, wanted.rows):
-            rows = slice(first, min(end, first + wanted.rows))
-            yield Piece(
-                self._features(rows) if wanted.features else self._nothing(rows),
-                self._y[rows],
-                None if self._weight is None else self._weight[rows],
-                first - block.first,
-            )
+        for first in range(block.first, end, n_rows):
+            rows = slice(first, min(end, first + n_rows))
+            X = self._features(rows) if features else np.empty((rows.stop - first, 0))
+            weight = None if self.weight is None else self.weight[rows]
+            yield Piece(X, self.y[rows], weight, first - block.first)
 
     @contextmanager
-    def pinned(self, wanted: bool) -> Iterator[None]:
-        """An array in memory is registered with the GPU's driver, which then copies from it."""
-        X = self._X
+    def pinned(self, on_gpu: bool) -> Iterator[None]:
+        """Register a long array with the GPU's driver, which then copies from it."""
+        X = self.X
         suits = type(X) is np.ndarray and X.flags.c_contiguous and X.nbytes > PINNED_FROM
-        if not (wanted and suits):
+        if self.in_memory or not (on_gpu and suits):
             yield
             return
         import torch
@@ -89,26 +82,55 @@ class ArrayRows(RowSource):
 
     def fingerprint(self) -> dict[str, Any]:
         """Shape, type, and some rows from everywhere."""
-        n = self.n_rows
-        some = np.unique(np.linspace(0, n - 1, 64).astype(np.int64))
+        some = np.unique(np.linspace(0, self.n_rows - 1, 64).astype(np.int64))
         X = [self._features(slice(i, i + 1)) for i in some.tolist()]
-        y = self._y[some]
-        text = y.astype(str).tobytes() if y.dtype.kind == "O" else y.tobytes()
-        parts = [np.concatenate(X).tobytes(), text]
-        if self._weight is not None:
-            parts.append(self._weight[some].tobytes())
+        weight = None if self.weight is None else self.weight[some]
         return {
-            "rows": n,
+            "rows": self.n_rows,
             "features": self.n_features,
             "type": str(X[0].dtype),
-            "numbers": digest(*parts),
+            "numbers": _digest_of(np.concatenate(X), self.y[some], weight),
         }
 
     def _features(self, rows: slice) -> NDArray[Any]:
-        return np.asarray(self._X[rows])
+        return np.asarray(self.X[rows])
 
-    def _nothing(self, rows: slice) -> NDArray[Any]:
-        return np.empty((rows.stop - rows.start, 0))
+
+class MemoryRows(ArrayRows):
+    """An array, or a frame whose columns are not encoded yet, that was checked: one block."""
+
+    in_memory = True
+
+    def __init__(
+        self,
+        X: Any,
+        y: NDArray[Any],
+        weight: NDArray[np.float64] | None = None,
+        *,
+        names: tuple[str, ...] | None = None,
+        target_names: tuple[str, ...] | None = None,
+        is_framed: bool = False,
+    ) -> None:
+        self.X, self.y, self.weight = X, y, weight
+        self.blocks = (Block("X", 0, len(y)),)
+        self.names, self.target_names = names, target_names
+        self.is_framed, self.is_column = is_framed, y.ndim == 1
+        self.n_features = X.shape[1]
+
+    def read(self, block: Block, n_rows: int, *, features: bool = True) -> Iterator[Piece]:
+        """Yield slices of an array, and a frame as a whole."""
+        if self.is_framed and features:
+            yield Piece(self.X, self.y, self.weight, 0)
+        else:
+            yield from super().read(block, n_rows, features=features)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Shape, and a digest of all numbers."""
+        return {
+            "rows": len(self.y),
+            "features": self.n_features,
+            "numbers": _digest_of(self.X, self.y, self.weight),
+        }
 
 
 class SparseRows(ArrayRows):
@@ -118,10 +140,10 @@ class SparseRows(ArrayRows):
         self, X: Any, y: Any, sample_weight: Any = None, *, memory: int = IN_MEMORY_BYTES
     ) -> None:
         super().__init__(X.tocsr(), y, sample_weight, memory=memory)
-        self.n_bytes = int(self._X.data.nbytes + self._X.indices.nbytes)
+        self.n_bytes = int(self.X.data.nbytes + self.X.indices.nbytes)
 
     def _features(self, rows: slice) -> NDArray[Any]:
-        dense: NDArray[Any] = self._X[rows].toarray()
+        dense: NDArray[Any] = self.X[rows].toarray()
         return dense
 
 
@@ -131,6 +153,8 @@ class BatchRows(RowSource):
     It is asked for every batch once to learn their lengths, and then again in any order, so it must
     give the same rows for the same number. ``name`` stands for a file in messages.
     """
+
+    _form: tuple[Any, bool] | None = None  # the width of a batch, and whether it has weights
 
     def __init__(
         self,
@@ -144,21 +168,16 @@ class BatchRows(RowSource):
     ) -> None:
         self._load = load
         self.memory, self.cache = memory, cache
-        first = self._batch(0)
-        self.n_features = first[0].shape[1]
-        self.is_column = first[1].ndim == 1
-        self._dtype = first[0].dtype
+        X, y, weight = self._batch(0)
+        self._form = (X.shape[1:], weight is not None)
+        self.n_features, self.is_column = X.shape[1], y.ndim == 1
         if sizes is None:
-            sizes = [len(first[0]), *(len(self._batch(i)[0]) for i in range(1, n_batches))]
-        self.blocks = placed([Block(name, i, int(n)) for i, n in enumerate(sizes)])
-        place = {block.number: block for block in self.blocks}
-        self.blocks = tuple(
-            Block(name, number, block.n_rows, block.start, block.start)
-            for number, block in place.items()
-        )
+            sizes = [len(X), *(len(self._batch(i)[0]) for i in range(1, n_batches))]
+        blocks = placed([Block(name, i, int(n)) for i, n in enumerate(sizes)])
+        self.blocks = tuple(replace(block, first=block.start) for block in blocks)
 
-    def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
-        """Pieces of one batch."""
+    def read(self, block: Block, n_rows: int, *, features: bool = True) -> Iterator[Piece]:
+        """Yield pieces of one batch."""
         X, y, weight = self._batch(block.number)
         if len(X) != block.n_rows:
             raise DataError(
@@ -166,42 +185,38 @@ class BatchRows(RowSource):
                 f"of {block.file} had {block.n_rows} rows and now has {len(X)}. Make load(i) "
                 "depend on nothing but i."
             )
-        for start in range(0, len(X), wanted.rows):
-            rows = slice(start, start + wanted.rows)
-            yield Piece(X[rows], y[rows], None if weight is None else weight[rows], start)
+        for start in range(0, len(X), n_rows):
+            rows = slice(start, start + n_rows)
+            part = X[rows] if features else X[rows, :0]
+            yield Piece(part, y[rows], None if weight is None else weight[rows], start)
 
     def fingerprint(self) -> dict[str, Any]:
         """The lengths of all batches and the numbers of the first."""
         X, y, _ = self._batch(self.blocks[0].number)
+        lengths = np.array([block.n_rows for block in self.blocks])
         return {
             "rows": self.n_rows,
             "features": self.n_features,
-            "type": str(self._dtype),
-            "numbers": digest(
-                np.array([block.n_rows for block in self.blocks]).tobytes(),
-                X.tobytes(),
-                y.astype(str).tobytes(),
-            ),
+            "type": str(X.dtype),
+            "numbers": digest(lengths.tobytes(), X.tobytes(), y.astype(str).tobytes()),
         }
 
-    def _batch(self, number: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-        given = self._load(number)
-        if not isinstance(given, tuple) or len(given) not in (2, 3):
+    def _batch(self, number: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None]:
+        batch = self._load(number)
+        if not isinstance(batch, tuple) or len(batch) not in (2, 3):
             raise DataError(
                 "load(i) must give a tuple (X, y) or (X, y, weight). It gave "
-                f"{type(given).__name__} for batch {number}. Change what it returns."
+                f"{type(batch).__name__} for batch {number}. Change what it returns."
             )
-        X, y = np.asarray(given[0]), np.asarray(given[1])
-        weight = np.asarray(given[2], dtype=np.float64) if len(given) == 3 else None
-        width = getattr(self, "n_features", X.shape[1] if X.ndim == 2 else None)
-        has_weight = getattr(self, "_has_weight", weight is not None)
-        self._has_weight = has_weight
+        X, y = np.asarray(batch[0]), np.asarray(batch[1])
+        weight = np.asarray(batch[2], dtype=np.float64) if len(batch) == 3 else None
+        width, has_weight = self._form or (X.shape[1:], weight is not None)
         if (weight is not None) != has_weight or (weight is not None and len(weight) != len(X)):
             raise DataError(
                 "Either all batches have a weight for each row, or none has. Batch "
                 f"{number} differs from those before. Change load(i)."
             )
-        if X.ndim != 2 or len(X) != len(y) or X.shape[1] != width:
+        if X.ndim != 2 or len(X) != len(y) or X.shape[1:] != width:
             raise DataError(
                 "A batch must be a matrix of rows, all of one width, and a target for each. Batch "
                 f"{number} has X of shape {X.shape} and y of shape {y.shape}. Change load(i)."
@@ -209,9 +224,25 @@ class BatchRows(RowSource):
         return X, y, weight
 
 
-def digest(*parts: bytes) -> str:
-    """A short name for bytes."""
-    found = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        found.update(part)
-    return found.hexdigest()
+def exact_numbers(values: Sequence[Any]) -> NDArray[Any]:
+    """Return numbers and Booleans as an array; integers beyond what a float holds stay apart.
+
+    Raises DataError for those that do not fit into 64 bits.
+    """
+    large = [v for v in values if isinstance(v, int) and abs(v) > 2**53]
+    if not large or any(isinstance(v, float) and not v.is_integer() for v in values):
+        return np.array(values)
+    integers = list(map(int, values))
+    for kind in (np.int64, np.uint64):
+        ends = np.iinfo(kind)
+        if ends.min <= min(integers) and max(integers) <= ends.max:
+            return np.array(integers, dtype=kind)
+    raise DataError(
+        f"Whole numbers must fit into 64 bits, signed or not. Got {max(integers, key=abs)}. "
+        "Convert labels to text, for example with y.astype(str)."
+    )
+
+
+def _digest_of(X: Any, y: NDArray[Any], weight: NDArray[np.float64] | None) -> str:
+    y = y.astype(str) if y.dtype.kind == "O" else y
+    return digest(*(np.asarray(part).tobytes() for part in (X, y, weight) if part is not None))

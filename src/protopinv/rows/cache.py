@@ -1,4 +1,4 @@
-"""Rows as plain numbers on the local disk, for who reads them again and again.
+"""Rows that are read again and again: ahead of time in a thread, and from a cache on the disk.
 
 Decoding a file and laying its columns out as rows takes longer than most networks take to train on
 them. The first pass writes rows to a temporary file as they are needed, later ones read that.
@@ -6,83 +6,78 @@ them. The first pass writes rows to a temporary file as they are needed, later o
 
 import math
 import os
+import queue
 import shutil
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
-from protopinv.rows.source import Block, Piece, RowSource, Wanted
+from protopinv.rows.source import Block, DerivedRows, Piece, RowSource
 
+Item = TypeVar("Item")
+
+# Items that are made before they are asked for.
+AHEAD = 2
 # At most this share of the free space is used.
 MOST_OF_FREE = 0.5
 
 
-class _Place(NamedTuple):
-    """Where the parts of a block are in the file, with their types and shapes."""
+class _Stored(NamedTuple):
+    """An array in the file: where it begins, its type, and the shape of a row of it."""
 
-    parts: tuple[tuple[int, np.dtype[Any], tuple[int, ...]] | None, ...]
+    start: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def row_bytes(self) -> int:
+        return self.dtype.itemsize * math.prod(self.shape)
 
 
-class CachedRows(RowSource):
-    """The rows of another source, from a file of ours as soon as they were read once.
+class CachedRows(DerivedRows):
+    """The rows of another source, from a temporary file as soon as they were read once.
 
     The file has no name: it is gone when the process is, however that ends. A disk that fills up
     only ends the caching.
     """
 
     def __init__(self, source: RowSource, folder: Path) -> None:
-        self._source = source
-        for name in ("blocks", "n_features", "names", "is_column", "n_bytes", "memory"):
-            setattr(self, name, getattr(source, name))
+        super().__init__(source)
         self._file = tempfile.TemporaryFile(dir=folder, prefix="protopinv-", buffering=0)  # noqa: SIM115
-        self._places: dict[int, _Place] = {}
+        # features, targets and weights of every block that was read
+        self._blocks: dict[int, list[_Stored | None]] = {}
         self._labels: dict[Any, int] = {}
         self._end = 0
         self._is_full = False
 
-    def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
-        """From the cache, or from the source and into the cache."""
-        place = self._places.get(block.start)
-        if place is not None:
-            yield from self._cached(block, place, wanted)
-        elif self._is_full or not wanted.features:
-            yield from self._source.read(block, wanted)
-        else:
-            parts: list[Any] = []
-            for piece in self._source.read(block, wanted):
-                if not self._is_full:
-                    self._keep(block, piece, parts)
-                yield piece
-            if not self._is_full:
-                self._places[block.start] = _Place(tuple(parts))
+    def read(self, block: Block, n_rows: int, *, features: bool = True) -> Iterator[Piece]:
+        """Yield rows from the cache, or from the source and into the cache."""
+        stored = self._blocks.get(block.start)
+        if stored is not None:
+            for start in range(0, block.n_rows, n_rows):
+                rows = slice(start, min(block.n_rows, start + n_rows))
+                X, y, weight = (part and self._numbers(part, rows) for part in stored)
+                yield Piece(X, self._decoded(y), weight, start)
+            return
+        parts: list[_Stored | None] = []
+        for piece in self.source.read(block, n_rows, features=features):
+            if features and not self._is_full:
+                self._store(block, piece, parts)
+            yield piece
+        if features and not self._is_full:
+            self._blocks[block.start] = parts
 
-    def fingerprint(self) -> dict[str, Any]:
-        """That of the source."""
-        return self._source.fingerprint()
-
-    def _cached(self, block: Block, place: _Place, wanted: Wanted) -> Iterator[Piece]:
-        for start in range(0, block.n_rows, wanted.rows):
-            rows = slice(start, min(block.n_rows, start + wanted.rows))
-            X, y, weight = (self._numbers(part, rows) for part in place.parts)
-            if X is None or y is None:
-                raise AssertionError("features and targets are always kept")
-            yield Piece(X, self._decoded(y), weight, start)
-
-    def _numbers(
-        self, part: tuple[int, np.dtype[Any], tuple[int, ...]] | None, rows: slice
-    ) -> NDArray[Any] | None:
-        if part is None:
-            return None
-        begin, dtype, shape = part
-        numbers = np.empty((rows.stop - rows.start, *shape), dtype)
-        offset = begin + rows.start * (numbers.nbytes // max(1, len(numbers)))
-        view = memoryview(numbers.reshape(-1).view(np.uint8).data)
-        done = 0
+    def _numbers(self, part: _Stored, rows: slice) -> NDArray[Any]:
+        """Read some rows of an array."""
+        numbers = np.empty((rows.stop - rows.start, *part.shape), part.dtype)
+        view = numbers.reshape(-1).view(np.uint8).data
+        offset, done = part.start + rows.start * part.row_bytes, 0
         while done < len(view):
             n = os.preadv(self._file.fileno(), [view[done:]], offset + done)
             if n == 0:
@@ -93,21 +88,20 @@ class CachedRows(RowSource):
             done += n
         return numbers
 
-    def _keep(self, block: Block, piece: Piece, parts: list[Any]) -> None:
+    def _store(self, block: Block, piece: Piece, parts: list[_Stored | None]) -> None:
         """Write a piece to its place; the first one makes room for the whole block."""
-        given = (piece.X, self._encoded(np.asarray(piece.y)), piece.weight)
+        arrays = (piece.X, self._encoded(np.asarray(piece.y)), piece.weight)
         if not parts:
-            for part in given:
-                parts.append(None if part is None else (self._end, part.dtype, part.shape[1:]))
-                self._end += 0 if part is None else block.n_rows * _row_bytes(part)
+            for array in arrays:
+                part = None if array is None else _Stored(self._end, array.dtype, array.shape[1:])
+                self._end += 0 if part is None else block.n_rows * part.row_bytes
+                parts.append(part)
         try:
-            for part, place in zip(given, parts, strict=True):
-                if part is None:
+            for array, part in zip(arrays, parts, strict=True):
+                if array is None or part is None:
                     continue
-                raw = memoryview(
-                    np.ascontiguousarray(part, dtype=place[1]).reshape(-1).view(np.uint8).data
-                )
-                offset, done = place[0] + piece.first * _row_bytes(part), 0
+                raw = np.ascontiguousarray(array, part.dtype).reshape(-1).view(np.uint8).data
+                offset, done = part.start + piece.first * part.row_bytes, 0
                 while done < len(raw):
                     done += os.pwrite(self._file.fileno(), raw[done:], offset + done)
         except OSError:
@@ -121,49 +115,15 @@ class CachedRows(RowSource):
         numbers = [self._labels.setdefault(label, len(self._labels)) for label in labels.tolist()]
         return np.array(numbers, dtype=np.int32)[codes]
 
-    def _decoded(self, y: NDArray[Any]) -> NDArray[Any]:
-        if not self._labels:
-            return y
-        labels = np.empty(len(self._labels), dtype=object)
-        labels[:] = list(self._labels)
-        decoded: NDArray[Any] = labels[y]
-        return decoded
-
-
-def _folder(wanted: str | Path) -> Path | None:
-    """Where the cache goes; by itself it goes to a disk, as folders in memory would fill that."""
-    if wanted != "auto":
-        return Path(wanted)
-    folders = (Path(tempfile.gettempdir()), Path("/var/tmp"))  # noqa: S108 - files without a name
-    usable = (each for each in folders if each.is_dir() and os.access(each, os.W_OK))
-    return next((each for each in usable if not _is_in_memory(each)), None)
-
-
-def _is_in_memory(folder: Path) -> bool:
-    """Whether files there take memory, as far as Linux tells."""
-    device = folder.stat().st_dev
-    try:
-        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    number = f"{os.major(device)}:{os.minor(device)}"
-    kinds = [
-        line.partition(" - ")[2].split()[0]
-        for line in mounts.splitlines()
-        if line.split()[2] == number
-    ]
-    return any(kind in ("tmpfs", "ramfs") for kind in kinds)
-
-
-def _row_bytes(part: NDArray[Any]) -> int:
-    return part.dtype.itemsize * math.prod(part.shape[1:])
+    def _decoded(self, y: Any) -> Any:
+        return np.array(list(self._labels), dtype=object)[y] if self._labels else y
 
 
 def cached(source: RowSource) -> RowSource:
-    """The source behind a cache, where it asks for one and the disk has room."""
+    """Return the source behind a cache, where it asks for one and the disk has room."""
     if source.cache is None or not hasattr(os, "preadv"):
         return source
-    folder = _folder(source.cache)
+    folder = _disk() if source.cache == "auto" else Path(source.cache)
     if folder is None:
         return source
     if not folder.is_dir():
@@ -177,3 +137,62 @@ def cached(source: RowSource) -> RowSource:
     if size > MOST_OF_FREE * shutil.disk_usage(folder).free:
         return source
     return CachedRows(source, folder)
+
+
+def _disk() -> Path | None:
+    """Return a folder for temporary files on a disk, as one in memory would fill that."""
+    folders = (Path(tempfile.gettempdir()), Path("/var/tmp"))  # noqa: S108 - files without a name
+    usable = (each for each in folders if each.is_dir() and os.access(each, os.W_OK))
+    return next((each for each in usable if not _is_in_memory(each)), None)
+
+
+def _is_in_memory(folder: Path) -> bool:
+    """Whether files there take memory, as far as Linux tells."""
+    device = folder.stat().st_dev
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    number = f"{os.major(device)}:{os.minor(device)}"
+    lines = [line.partition(" - ") for line in mounts.splitlines()]
+    kinds = [after.split()[0] for before, _, after in lines if before.split()[2] == number]
+    return any(kind in ("tmpfs", "ramfs") for kind in kinds)
+
+
+def ahead(items: Iterable[Item], n: int = AHEAD) -> Iterator[Item]:
+    """Yield the items in order, up to ``n`` of them made by a thread before they are asked for.
+
+    An error comes where its item would have. Who stops early stops the thread too.
+    """
+    made: queue.Queue[tuple[list[Item], BaseException | None]] = queue.Queue(n)
+    over = threading.Event()
+
+    def put(items: list[Item], error: BaseException | None = None) -> bool:
+        while not over.is_set():
+            try:
+                made.put((items, error), timeout=0.1)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def work() -> None:
+        try:
+            if all(put([item]) for item in items):
+                put([])
+        except BaseException as error:
+            put([], error)
+
+    thread = threading.Thread(target=work, name="protopinv-read", daemon=True)
+    thread.start()
+    try:
+        while True:
+            next_items, error = made.get()
+            if error is not None:
+                raise error
+            if not next_items:
+                return
+            yield next_items[0]
+    finally:
+        over.set()
+        thread.join()

@@ -1,102 +1,344 @@
-"""Columns of Arrow as numpy has them: features, targets and weights, or what is wrong with them."""
+"""What columns of files hold: the type of text by every value that is there, and numpy arrays.
 
-from collections.abc import Sequence
-from typing import Any
+A type is found for each block of rows and joined over all of them, so that it does not depend on
+where a file was cut.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
-from protopinv.rows.source import Block
-from protopinv.rows.targets import without_blanks
-from protopinv.words import number_of
+from protopinv.words import MOST_WHOLE_CLASSES, NEARLY_ALL, NUMBER, is_gap, number_of
+
+# Types of a column as Arrow calls them; a column without any value is text to everybody else.
+NOTHING, WHOLE, FLOAT, TRUE_OR_FALSE, TEXT = "null", "int64", "double", "bool", "string"
+UNSIGNED = "uint64"
+# What stands for true and false.
+TRUTH = (["true", "True", "TRUE"], ["false", "False", "FALSE"])
+DECIMAL_COMMA = r"^[ \t]*[+-]?\d+,\d+[ \t]*$"
+DECIMAL_POINT = r"^[ \t]*[+-]?\d+\.\d+[ \t]*$"
+# Whole numbers below this are the same as floats.
+EXACT = 2.0**53
+# A name such as 007.
+CODE = re.compile(r"[+-]?0\d+")
+LEADING_ZERO = r"[ \t]*[+-]?0[0-9xX]"
+INFINITE = frozenset({"inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"})
 
 
-class Place:
-    """Where rows are, for messages; rows are counted from 1, as people count."""
+def joined(types: Iterable[str]) -> str:
+    """Return the type that holds the values of all."""
+    different = set(types) - {NOTHING}
+    if len(different) < 2:
+        return next(iter(different), NOTHING)
+    return FLOAT if different == {WHOLE, FLOAT} else TEXT
 
-    def __init__(self, block: Block, done: int) -> None:
-        self.file = block.file
-        self._first = block.first + done
+
+def type_of(column: Any) -> str:
+    """Return the type of a column that pyarrow inferred; numbers are finite, and dates are text."""
+    import pyarrow.compute as pc
+
+    name = str(column.type)
+    if name == FLOAT:
+        return FLOAT if pc.all(pc.is_finite(column)).as_py() else TEXT
+    return name if name in (NOTHING, WHOLE, TRUE_OR_FALSE) else TEXT
+
+
+def type_of_text(column: Any) -> str:
+    """Return the type of a column of text: all numbers or not."""
+    if column.null_count == len(column):
+        return NOTHING
+    return TEXT if as_floats(column) is None else FLOAT
+
+
+def has_leading_zero(column: Any) -> bool:
+    """Whether a column of text has a value such as 007, which is a name and no number."""
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.match_substring_regex(column, "^" + LEADING_ZERO)).as_py())
+
+
+def may_have_leading_zero(raw: bytes, separator: str) -> bool:
+    """Whether a field of some bytes may begin like 007."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    pattern = rf'(?:^|[\x{ord(separator):02x}\r\n"])' + LEADING_ZERO
+    return bool(pc.match_substring_regex(pa.array([raw], pa.binary()), pattern)[0].as_py())
+
+
+def with_points(column: Any) -> Any:
+    """Return text with a point in each decimal that has a comma."""
+    import pyarrow.compute as pc
+
+    is_decimal = pc.match_substring_regex(column, DECIMAL_COMMA)
+    point = pc.replace_substring(column, ",", ".", max_replacements=1)
+    return pc.if_else(is_decimal, point, column)
+
+
+def as_floats(column: Any) -> Any | None:
+    """Return text as numbers; None unless every value is one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        numbers = pc.cast(pc.utf8_trim_whitespace(column), pa.float64())
+    except pa.ArrowInvalid:
+        return None
+    finite = pc.all(pc.is_finite(numbers), min_count=0).as_py()
+    return numbers if finite and not has_leading_zero(column) else None
+
+
+def decimals(column: Any) -> NDArray[np.int64]:
+    """Count the values of a column of text with a decimal comma, and those with a point."""
+    import pyarrow.compute as pc
+
+    counts = [
+        pc.sum(pc.match_substring_regex(column, form), min_count=0).as_py()
+        for form in (DECIMAL_COMMA, DECIMAL_POINT)
+    ]
+    return np.array(counts, dtype=np.int64)
+
+
+class Example(NamedTuple):
+    """A value, and the file and the row of it in which it is first, counted from 0."""
+
+    text: str
+    file: str
+    row: int
+
+
+@dataclass(frozen=True)
+class TargetText:
+    """What a column of targets in text holds: how many numbers, truths, and names, and which.
+
+    ``low`` and ``high`` are the ends of numbers without a point, ``different`` some of all numbers,
+    and ``odd`` is the first value that is neither number nor truth. A code is a name such as 007.
+    """
+
+    numbers: int = 0
+    truths: int = 0
+    names: int = 0
+    odd: Example | None = None
+    has_codes: bool = False
+    has_points: bool = False
+    are_exact: bool = True
+    low: int = 0
+    high: int = 0
+    different: frozenset[float] = field(default_factory=frozenset)
+
+    @classmethod
+    def of(cls, texts: Any, file: str, first: int) -> "TargetText":
+        """Summarize text without blanks around it, from row ``first`` of a file on."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        matching = pc.match_substring_regex(texts, f"^(?:{NUMBER.pattern})$")
+        digits = pc.if_else(matching, pc.ascii_ltrim(texts, characters="+"), None)
+        floats = pc.cast(digits, pa.float64())
+        is_number = pc.fill_null(pc.is_finite(floats), fill_value=False)
+        values = pc.filter(floats, is_number).to_numpy(zero_copy_only=False)
+        others = pc.value_counts(pc.drop_null(pc.filter(texts, pc.invert(is_number))))
+        each = {item["values"]: item["counts"] for item in others.to_pylist()}
+        truths = {text for text in each if text.lower() in ("true", "false")}
+        # values are listed in the order in which they come
+        odd = [text for text in each if text not in truths]
+        names = [text for text in odd if not is_gap(text) and text.lower() not in INFINITE]
+        digits = pc.filter(digits, is_number)
+        points = pc.match_substring_regex(digits, "[.eE]")
+        low, high = _ends(pc.filter(digits, pc.invert(points)))
+        return cls(
+            numbers=len(values),
+            truths=sum(each[text] for text in truths),
+            names=sum(each[text] for text in names),
+            odd=Example(odd[0], file, first + texts.index(odd[0]).as_py()) if odd else None,
+            has_codes=any(CODE.fullmatch(text) for text in names),
+            has_points=bool(pc.any(points).as_py()),
+            are_exact=bool(((values == np.round(values)) & (abs(values) < EXACT)).all()),
+            low=min(0, low),
+            high=max(0, high),
+            different=frozenset(np.unique(values)[: MOST_WHOLE_CLASSES + 1].tolist()),
+        )
+
+    def __add__(self, other: "TargetText") -> "TargetText":
+        """Add what a later part of the column holds."""
+        return TargetText(
+            self.numbers + other.numbers,
+            self.truths + other.truths,
+            self.names + other.names,
+            self.odd or other.odd,
+            self.has_codes or other.has_codes,
+            self.has_points or other.has_points,
+            self.are_exact and other.are_exact,
+            min(self.low, other.low),
+            max(self.high, other.high),
+            frozenset(sorted(self.different | other.different)[: MOST_WHOLE_CLASSES + 1]),
+        )
+
+    @classmethod
+    def total(cls, parts: Iterable["TargetText"]) -> "TargetText":
+        """Add up the parts of all files."""
+        return reduce(cls.__add__, parts, cls())
+
+    @property
+    def kind(self) -> str:
+        """The type in which they are read."""
+        if self.truths:
+            return TEXT if self.numbers or self.odd else TRUE_OR_FALSE
+        if self.odd or not self.numbers:
+            return TEXT if self.odd else NOTHING
+        if self.has_points:
+            return WHOLE if self.are_exact else FLOAT
+        if self.low >= -(2**63) and self.high < 2**63:
+            return WHOLE
+        return UNSIGNED if self.low >= 0 and self.high < 2**64 else TEXT
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether they are numbers but for some: too many numbers for names, or too few names."""
+        total = self.numbers + self.truths + self.names
+        if not self.numbers or self.odd is None or self.truths or self.has_codes:
+            return False
+        many = not self.are_exact or len(self.different) > MOST_WHOLE_CLASSES
+        return self.numbers >= total * (0.5 if many else NEARLY_ALL) or not self.names
+
+    def require_plain(self, column: str) -> None:
+        """Raise DataError for numbers that some values are none of, or that are too large."""
+        if self.are_numbers and self.odd is not None:
+            text, file, row = self.odd
+            raise DataError(
+                f"Every row needs a target. Column {column!r} of {file} holds {text!r:.60} in row "
+                f"{row + 1:,}, among numbers. Correct it or drop the row; where it is the name of "
+                "a class, use ProtoPINVClassifier."
+            )
+        if self.kind == TEXT and self.odd is None and not self.truths:
+            huge = self.low if self.low < -(2**63) else self.high
+            raise DataError(
+                f"Whole numbers of a target must fit into 64 bits. Column {column!r} holds {huge}. "
+                "Write it with a point if it is a quantity; where it is the name of a class, use "
+                "ProtoPINVClassifier."
+            )
+
+
+def _ends(integers: Any) -> tuple[int, int]:
+    """Return the least and the largest of whole numbers in text, 0 where there are none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        ends = pc.min_max(pc.cast(integers, pa.int64())).as_py()
+        return ends["min"] or 0, ends["max"] or 0
+    except pa.ArrowInvalid:
+        each = list(map(int, pc.unique(integers).to_pylist()))
+        return min(each), max(each)
+
+
+def without_blanks(texts: Any) -> Any:
+    """Return text without blanks around it; nothing where none is left."""
+    import pyarrow.compute as pc
+
+    texts = pc.utf8_trim_whitespace(texts)
+    return pc.if_else(pc.equal(texts, ""), None, texts)
+
+
+def cast_targets(texts: Any, kind: str) -> Any:
+    """Return text without blanks around it as targets of this kind."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if kind == TRUE_OR_FALSE:
+        return pc.equal(pc.utf8_lower(texts), "true")
+    if kind not in (FLOAT, WHOLE, UNSIGNED):
+        return texts
+    digits = pc.ascii_ltrim(texts, characters="+")
+    type_ = {FLOAT: pa.float64(), WHOLE: pa.int64(), UNSIGNED: pa.uint64()}[kind]
+    try:
+        return pc.cast(digits, type_)
+    except pa.ArrowInvalid:  # as 3.0, which is below what a float can hold
+        return pc.cast(pc.cast(digits, pa.float64()), type_)
+
+
+class Place(NamedTuple):
+    """A file and the number of a row in it, from which on rows are counted for messages."""
+
+    file: str
+    first: int
 
     def row(self, number: int) -> str:
-        """The number of a row in its file, from its place in a batch."""
-        return f"{self._first + number + 1:,}"
+        """Return the number of a row, from 1 on as people count."""
+        return f"{self.first + number + 1:,}"
+
+    def first_gap(self, column: Any) -> str:
+        """Return the number of the first empty row."""
+        return self.row(int(column.is_null().to_numpy(zero_copy_only=False).argmax()))
 
 
-def of_text(field: Any) -> Any:
-    """Text as text, however it is stored."""
+def plain_type(stored: Any) -> Any:
+    """Return the type of a column; text is text, however it is stored."""
     import pyarrow as pa
 
-    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        kind = pa.string()
-    return pa.field(field.name, kind)
+    plain = stored.value_type if pa.types.is_dictionary(stored) else stored
+    is_text = pa.types.is_large_string(plain) or pa.types.is_string_view(plain)
+    return pa.string() if is_text else plain
 
 
-def is_number(kind: str) -> bool:
-    """Whether a column is one to Arrow; Booleans are."""
-    return kind == "bool" or kind.startswith(("int", "uint", "float", "double", "half", "decimal"))
+def is_numeric(name: str) -> bool:
+    """Whether a type, by its name, is one of numbers to Arrow; Booleans are."""
+    return name == "bool" or name.startswith(("int", "uint", "float", "double", "half", "decimal"))
 
 
-def labels_of(column: Any, name: str, place: Place) -> NDArray[Any]:
-    """Targets as numpy has them; text without blanks around it."""
+def label_column(column: Any, name: str, place: Place) -> NDArray[Any]:
+    """Return targets as numpy has them; text without blanks around it."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if str(of_text(pa.field(name, column.type)).type) == "string":
+    if str(plain_type(column.type)) == TEXT:
         column = without_blanks(column)
     if column.null_count:
-        at = place.row(column.is_null().to_numpy(zero_copy_only=False).argmax())
         raise DataError(
-            f"Every row needs a target. Column {name!r} of {place.file} is empty in row {at}. "
-            "Fill it or drop the row."
+            f"Every row needs a target. Column {name!r} of {place.file} is empty in row "
+            f"{place.first_gap(column)}. Fill it or drop the row."
         )
     labels: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return labels
 
 
-def numbers_of(column: Any, name: str, place: Place, rule: str) -> NDArray[Any]:
-    """A column as numbers, true as 1; raises DataError for text and for gaps."""
+def number_column(column: Any, name: str, place: Place, rule: str) -> NDArray[Any]:
+    """Return a column as numbers, true as 1; raises DataError for text and for gaps."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
-    if pa.types.is_boolean(kind):
-        column = column.cast(pa.uint8())
-    elif pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    if not is_numeric(str(kind)):
         row, value = _first_text(column)
         raise DataError(
             f"{rule}. Column {name!r} of {place.file} holds {kind} values such as {value!r:.60} "
             f"in row {place.row(row)}. Encode it as numbers, or drop it."
         )
     if column.null_count:
-        at = place.row(column.is_null().to_numpy(zero_copy_only=False).argmax())
         raise DataError(
             f"{rule.removesuffix('numbers')}finite numbers. Column {name!r} of {place.file} is "
-            f"empty in row {at}. Fill the gap or drop the row."
+            f"empty in row {place.first_gap(column)}. Fill the gap or drop the row."
         )
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
     numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return numbers.astype(np.float32) if numbers.dtype == np.float16 else numbers
 
 
 def _first_text(column: Any) -> tuple[int, Any]:
-    """The row and the first value that is no number."""
+    """Return the row and the first value that is no number."""
     for row, value in enumerate(column.to_pylist()):
-        is_number_ = isinstance(value, str) and not np.isnan(number_of(value))
-        if value is not None and not is_number_:
+        is_number = isinstance(value, str) and not np.isnan(number_of(value))
+        if value is not None and not is_number:
             return row, value
     return 0, column[0].as_py()
-
-
-def listed(names: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Names as they are where a column is called so, and otherwise what lies between commas."""
-    each: list[str] = []
-    for name in names:
-        parts = [part.strip() for part in name.split(",")]
-        each += [name] if name in columns else [part for part in parts if part] or [name]
-    return each

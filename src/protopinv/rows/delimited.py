@@ -2,27 +2,27 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from protopinv.errors import DataError
-from protopinv.rows import kinds as of_kind
-from protopinv.rows.arrays import digest
-from protopinv.rows.cutting import LINE_END, SEPARATORS, fields_of, row_ends
-from protopinv.rows.file_rows import FileRows, damage_named, require_names, unreadable
-from protopinv.rows.kinds import FLOAT, NOTHING, TEXT, joined
-from protopinv.rows.source import Block
-from protopinv.rows.targets import Targets, targets_of, together, without_blanks
+from protopinv.rows import columns as of_columns
+from protopinv.rows.columns import FLOAT, NOTHING, TEXT, WHOLE, TargetText, joined
+from protopinv.rows.formats import FileRows, damage_named, require_names, unreadable
+from protopinv.rows.source import Block, digest
 from protopinv.rows.text import (
     ADVICE,
     ENCODINGS,
+    LINE_END,
+    SEPARATORS,
     Stretch,
     TextFile,
     Written,
     WrongEncodingError,
+    fields_of,
+    row_ends,
 )
 
 
@@ -44,45 +44,39 @@ class DelimitedRows(FileRows):
         block_bytes: int,
     ) -> None:
         super().__init__(place if isinstance(place, Path) else Path(name), name, 0)
-        self._place, self._written = place, written
-        self._block_bytes, self._as_text = block_bytes, frozenset(as_text)
+        self._written, self._block_bytes = written, block_bytes
+        self._as_text, self._commas = frozenset(as_text), frozenset[str]()
+        self._text = TextFile(name, place, written.encoding)
         self._scan_in_any_encoding(targets)
-
-    @property
-    def columns(self) -> list[str]:
-        """Their names, in order."""
-        return self._names
-
-    def kind(self, column: str) -> str:
-        """The type of a column, of all its rows."""
-        kind = self.kinds[column]
-        return TEXT if kind == NOTHING else kind
 
     def has_gaps(self, column: str) -> bool:
         """Whether a row is empty there."""
         return column in self._gaps
 
     def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        """Record batches of a stretch."""
+        """Yield record batches of a stretch."""
         import pyarrow as pa
 
-        start, end = self._cuts[block.number]
-        types = {name: self._written_type(name) for name in columns}
+        as_text = {*self.labels, *self._as_text, *self._commas}
+        types = {name: TEXT if name in as_text else self.kind(name) for name in columns}
         with damage_named(self.name):
-            stretch = Stretch(start, end, self._text.read(start, end))
-            table = self._parsed(stretch, columns, types)
+            table = self._parsed(self._stretch(block.number), columns, types)
         parts = [self._finished(table[name], name) for name in columns]
         one = pa.table(parts, names=list(columns)).combine_chunks()
         yield from one.to_batches(max_chunksize=rows)
 
     def digest(self) -> str:
-        """The first bytes of every stretch, and how they are read."""
+        """Return a hash of the first bytes of every stretch, and of how they are read."""
         starts = (self._text.raw(start, min(end, start + 4096)) for start, end in self._cuts)
         return digest(*starts, f"{self._separator} {self._text.encoding}".encode())
 
+    def _stretch(self, number: int) -> Stretch:
+        """Read a stretch once more."""
+        start, end = self._cuts[number]
+        return Stretch(start, end, self._text.read(start, end))
+
     def _scan_in_any_encoding(self, targets: Callable[[Sequence[str]], Sequence[str]]) -> None:
         """Find what there is to know of the file, in the first encoding that fits all of it."""
-        self._text = TextFile(self.name, self._place, self._written.encoding)
         certain = self._text.is_certain
         for encoding in [self._text.encoding] if certain else ENCODINGS:
             self._text.encoding = encoding
@@ -105,21 +99,20 @@ class DelimitedRows(FileRows):
     def _scan(self, targets: Callable[[Sequence[str]], Sequence[str]]) -> None:
         """One pass over all rows, and one more where decimals may have commas."""
         start = self._read_header()
-        self.labels = {name: Targets() for name in targets(self._names) if name in self._names}
-        self.kinds, self._gaps = dict.fromkeys(self._names, NOTHING), set[str]()
-        self._commas: frozenset[str] = frozenset()
-        self._cuts, self._lengths, maybe = [], [], set[str]()
+        names = self.columns
+        self.labels = {name: TargetText() for name in targets(names) if name in names}
+        self._gaps, self._lengths, maybe = set[str](), [], set[str]()
+        self._cuts: list[tuple[int, int]] = []
         for stretch in self._text.stretches(start, self._block_bytes, self._separator):
             self._look(stretch, maybe)
             self._cuts.append((stretch.start, stretch.end))
             self.n_bytes = stretch.end
         if maybe:
-            self._settle_commas([name for name in self._names if name in maybe])
-        for name in self.labels:
-            self.kinds[name] = self.labels[name].kind
+            self._decide_commas([name for name in names if name in maybe])
+        self.types |= {name: text.kind for name, text in self.labels.items()}
 
     def _read_header(self) -> int:
-        """Take the names of columns from the first row; gives where the second one begins."""
+        """Take the names of columns from the first row; return where the second one begins."""
         first = self._text.header(self._written.separator)
         if first is None:
             raise DataError(
@@ -129,62 +122,58 @@ class DelimitedRows(FileRows):
         line = first.raw.decode().rstrip("\r\n")
         self._separator = self._written.separator or _separator(line)
         names = fields_of(line, self._separator)
-        self._names = [name if name.strip() else f"column {n}" for n, name in enumerate(names, 1)]
+        nameless = [place for place, name in enumerate(names, 1) if not name.strip()]
+        for place in nameless:
+            names[place - 1] = f"column {place}"
         self.said = tuple(
             f"column {place} of {self.name} has no name; it is called 'column {place}'"
-            for place, name in enumerate(names, 1)
-            if not name.strip()
+            for place in nameless
         )
-        require_names(self._names, self.name, " in its first line")
+        require_names(names, self.name, " in its first line")
+        self.types = dict.fromkeys(names, NOTHING)
         return first.end
 
     def _look(self, stretch: Stretch, maybe: set[str]) -> None:
         """What some rows hold; columns whose decimals may have commas are added to ``maybe``."""
-        texts = {name: TEXT for name in (*self.labels, *self._as_text) if name in self.kinds}
-        table = self._parsed(stretch, self._names, texts)
+        names, text = self.columns, {*self.labels, *self._as_text}
+        table = self._parsed(stretch, names, {name: TEXT for name in names if name in text})
         zeros = self._with_leading_zeros(stretch, table)
-        for name in self._names:
+        for name in names:
             column = table[name]
             if column.null_count:
                 self._gaps.add(name)
-            if self.kinds[name] != TEXT:
-                kind = TEXT if name in {*zeros, *self._as_text} else of_kind.kind_of(column)
-                self.kinds[name] = joined(self.kinds[name], kind)
+            if self.types[name] != TEXT:
+                is_text = name in zeros or name in self._as_text
+                kind = TEXT if is_text else of_columns.type_of(column)
+                self.types[name] = joined([self.types[name], kind])
             may = self._separator != "," and str(column.type) == TEXT and name not in maybe
-            if may and of_kind.decimals(column)[0]:
+            if may and of_columns.decimals(column)[0]:
                 maybe.add(name)
-        for name, targets in self.labels.items():
-            seen = targets_of(self._target(table[name]), self.name, sum(self._lengths))
-            self.labels[name] = targets + seen
+        for name in self.labels:
+            texts = self._target(table[name])
+            self.labels[name] += TargetText.of(texts, self.name, sum(self._lengths))
         self._lengths.append(len(table))
 
     def _with_leading_zeros(self, stretch: Stretch, table: Any) -> set[str]:
         """Columns of numbers with something like 007, which is a name."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        pattern = of_kind.leading_zero(self._separator)
-        raw = pa.array([stretch.raw], pa.binary())
-        if not pc.match_substring_regex(raw, pattern)[0].as_py():
+        if not of_columns.may_have_leading_zero(stretch.raw, self._separator):
             return set()
-        names = [name for name in self._names if of_kind.is_number(table[name])]
+        names = [name for name in self.columns if str(table[name].type) in (WHOLE, FLOAT)]
         texts = self._parsed(stretch, names, dict.fromkeys(names, TEXT)) if names else table
-        return {name for name in names if of_kind.has_leading_zero(texts[name])}
+        return {name for name in names if of_columns.has_leading_zero(texts[name])}
 
-    def _settle_commas(self, names: Sequence[str]) -> None:
+    def _decide_commas(self, names: Sequence[str]) -> None:
         """Find the columns that have more decimals with a comma than with a point."""
         counts = {name: np.zeros(2, dtype=np.int64) for name in names}
-        kinds = dict.fromkeys(names, NOTHING)
-        for start, end in self._cuts:
-            stretch = Stretch(start, end, self._text.read(start, end))
-            table = self._parsed(stretch, names, dict.fromkeys(names, TEXT))
+        types = dict.fromkeys(names, NOTHING)
+        for number in range(len(self._cuts)):
+            table = self._parsed(self._stretch(number), names, dict.fromkeys(names, TEXT))
             for name in names:
-                counts[name] += of_kind.decimals(table[name])
-                kind = of_kind.kind_of_text(of_kind.with_points(table[name]))
-                kinds[name] = joined(kinds[name], kind)
+                counts[name] += of_columns.decimals(table[name])
+                kind = of_columns.type_of_text(of_columns.with_points(table[name]))
+                types[name] = joined([types[name], kind])
         self._commas = frozenset(name for name in names if counts[name][0] > counts[name][1])
-        for name in self._commas - self._as_text:
-            self.kinds[name] = kinds[name]
+        self.types |= {name: types[name] for name in self._commas - self._as_text}
         if self._commas:
             self.said = (*self.said, f"read {self.name} with commas in its decimals")
 
@@ -192,22 +181,22 @@ class DelimitedRows(FileRows):
         """Some columns of a stretch; those without a type have what Arrow finds."""
         from pyarrow import ArrowInvalid, csv, py_buffer
 
-        raw = stretch.raw
+        raw, columns = stretch.raw, self.columns
         options = {
-            "read_options": csv.ReadOptions(column_names=self._names, block_size=len(raw) + 1),
+            "read_options": csv.ReadOptions(column_names=columns, block_size=len(raw) + 1),
             "parse_options": csv.ParseOptions(
                 delimiter=self._separator,
                 newlines_in_values=True,
                 # with one column an empty line is a gap
-                ignore_empty_lines=len(self._names) > 1,
+                ignore_empty_lines=len(columns) > 1,
             ),
             "convert_options": csv.ConvertOptions(
                 include_columns=list(names),
                 column_types=dict(types),
                 null_values=[""],
                 strings_can_be_null=True,
-                true_values=of_kind.TRUTH[0],
-                false_values=of_kind.TRUTH[1],
+                true_values=of_columns.TRUTH[0],
+                false_values=of_columns.TRUTH[1],
                 check_utf8=False,
             ),
         }
@@ -217,8 +206,8 @@ class DelimitedRows(FileRows):
             raise self._unreadable(stretch, error) from error
 
     def _unreadable(self, stretch: Stretch, error: Exception) -> DataError:
-        """Names the first line that has more or fewer fields, if that is what is wrong."""
-        raw, begin, n = stretch.raw, 0, len(self._names)
+        """Name the first line that has more or fewer fields, if that is what is wrong."""
+        raw, begin, n = stretch.raw, 0, len(self.types)
         for end in [*row_ends(raw, self._separator).tolist(), len(raw)]:
             row = raw[begin:end].decode().rstrip("\r\n")
             fields = len(fields_of(row, self._separator)) if row else n
@@ -232,37 +221,32 @@ class DelimitedRows(FileRows):
             begin = end
         return unreadable(self.name, error)
 
-    def _written_type(self, name: str) -> str:
-        """What pyarrow makes of a column, before the last touch is put on it."""
-        is_text = name in self.labels or name in self._as_text or name in self._commas
-        return TEXT if is_text else self.kind(name)
-
     def _finished(self, column: Any, name: str) -> Any:
-        """A column that pyarrow read, as its kind says."""
+        """A column that pyarrow read, as its type says."""
         if name in self.labels:
             return self._target(column)
         if name not in self._commas:
             return column
-        texts = of_kind.with_points(column)
-        return of_kind.as_floats(texts) if self.kinds[name] == FLOAT else texts
+        texts = of_columns.with_points(column)
+        return of_columns.as_floats(texts) if self.types[name] == FLOAT else texts
 
     def _target(self, column: Any) -> Any:
         """Targets as text without blanks around it; nothing where none is left."""
         import pyarrow.compute as pc
 
-        column = column if self._separator == "," else of_kind.with_points(column)
-        return without_blanks(pc.cast(column, TEXT))
+        column = column if self._separator == "," else of_columns.with_points(column)
+        return of_columns.without_blanks(pc.cast(column, TEXT))
 
 
-def share_kinds(files: Sequence[FileRows]) -> None:
+def share_types(files: Sequence[FileRows]) -> None:
     """Let files of text have the types that hold the values of all of them."""
     texts = [file for file in files if isinstance(file, DelimitedRows)]
-    for name in {name: None for file in texts for name in file.kinds}:
-        there = [file for file in texts if name in file.kinds]
+    for name in {name: None for file in texts for name in file.types}:
+        there = [file for file in texts if name in file.types]
         labels = [file.labels[name] for file in there if name in file.labels]
-        kind = reduce(joined, [file.kinds[name] for file in there])
+        kind = joined(file.types[name] for file in there)
         for file in there:
-            file.kinds[name] = together(labels).kind if labels else kind
+            file.types[name] = TargetText.total(labels).kind if labels else kind
 
 
 def _separator(line: str) -> str:

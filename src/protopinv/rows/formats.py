@@ -1,94 +1,112 @@
-"""Files of one kind each: by the ending of its name, the reader of a file."""
+"""One file of rows, whatever its format, and the formats that pyarrow reads block by block."""
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from protopinv.errors import DataError
-from protopinv.rows.delimited import DelimitedRows
-from protopinv.rows.file_rows import FileRows, damage_named, require_names
-from protopinv.rows.source import Block
-from protopinv.rows.text import Written
+from protopinv.errors import DataError, ProtoPINVError
+from protopinv.rows.columns import NOTHING, TEXT, TargetText, plain_type, without_blanks
+from protopinv.rows.source import Block, digest
 
-SUFFIXES = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".csv.gz": "csv",
-    ".tsv.gz": "csv",
-    ".txt.gz": "csv",
-}
-# A CSV file has no row groups: it is cut where so many bytes have been read.
-CSV_BLOCK_BYTES = 2**24
-# A table that comes from another program.
-STDIN = Path("-")
+# Rows of a target that are looked at together.
+LOOKED_AT = 2**17
 
 
-def format_of(path: Path) -> str | None:
-    """The kind of a file by the ending of its name: parquet, arrow or csv."""
-    name = path.name.lower()
-    return next((kind for ending, kind in SUFFIXES.items() if name.endswith(ending)), None)
+class FileRows(ABC):
+    """One file: its columns and their types, where its blocks begin, and their record batches.
 
-
-def opened(
-    path: Path,
-    name: str,
-    written: Written,
-    *,
-    targets: Callable[[Sequence[str]], Sequence[str]],
-    as_text: Sequence[str] = (),
-) -> FileRows:
-    """A file by the kind that its name says; raises DataError for what cannot be read.
-
-    Of text, ``targets`` says which columns are targets, and ``as_text`` stay what is written.
+    ``said`` is what a user should hear of how it is read, ``labels`` what targets of text hold.
     """
-    kind = "csv" if path == STDIN else format_of(path)
-    if kind is None:
-        raise DataError(
-            "A table must be a .csv or .parquet file, or one of "
-            f"{', '.join(name for name in SUFFIXES if name not in ('.csv', '.parquet'))}. Got "
-            f"{path.name}. Convert or rename it."
-        )
-    if path != STDIN and path.stat().st_size == 0:
-        raise DataError(
-            f"A file of rows must not be empty. {name} has no bytes. Remove it, or write it again."
-        )
-    if kind == "csv":
-        place = sys.stdin.buffer.read() if path == STDIN else path
-        with damage_named(name):
-            return DelimitedRows(
-                "stdin" if path == STDIN else name,
-                place,
-                written,
-                targets=targets,
-                as_text=as_text,
-                block_bytes=CSV_BLOCK_BYTES,
-            )
-    if written.separator or written.encoding:
-        raise DataError(
-            f"A separator and an encoding are of CSV files. {path.name} is {kind}. Leave them out."
-        )
-    rows = (_Parquet if kind == "parquet" else _Arrow)(path, name)
-    rows.look_at_targets(targets(rows.columns))
-    return rows
+
+    said: tuple[str, ...] = ()
+
+    def __init__(self, path: Path, name: str, n_bytes: int) -> None:
+        self.path, self.name, self.n_bytes = path, name, n_bytes
+        self.types: dict[str, str] = {}
+        self.labels: dict[str, TargetText] = {}
+        self._lengths: list[int] = []
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, in order."""
+        return list(self.types)
+
+    def kind(self, column: str) -> str:
+        """Return the type of a column, by its name; a column without any value is text."""
+        kind = self.types[column]
+        return TEXT if kind == NOTHING else kind
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all blocks."""
+        return sum(self._lengths)
+
+    def blocks(self) -> list[Block]:
+        """Return the blocks of the file, in order."""
+        starts = accumulate(self._lengths, initial=0)
+        parts = enumerate(zip(self._lengths, starts, strict=False))
+        return [Block(self.name, number, n_rows, first) for number, (n_rows, first) in parts]
+
+    @abstractmethod
+    def has_gaps(self, column: str) -> bool:
+        """Whether the column is empty in some rows, as far as that is known."""
+
+    @abstractmethod
+    def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        """Yield record batches of a block, each of at most so many rows."""
+
+    def digest(self) -> str:
+        """Return a hash of the end of the file, where formats keep their table of contents."""
+        with self.path.open("rb") as file:
+            file.seek(max(0, self.n_bytes - 2**16))
+            return digest(file.read())
 
 
-class _Parquet(FileRows):
+class _TypedFile(FileRows):
+    """A file that knows the types of its columns."""
+
     def __init__(self, path: Path, name: str) -> None:
         super().__init__(path, name, path.stat().st_size)
+        with damage_named(name, Exception):
+            self._schema = self._opened()
+        require_names(self._schema.names, name)
+        self.types = {each.name: str(plain_type(each.type)) for each in self._schema}
+
+    @abstractmethod
+    def _opened(self) -> Any:
+        """Learn the lengths of all blocks, and return the schema."""
+
+    def look_at_targets(self, names: Sequence[str]) -> None:
+        """Summarize targets of text; what is stored as categories are names."""
+        import pyarrow as pa
+
+        for name in names:
+            is_text = self.types.get(name) == TEXT
+            if not is_text or pa.types.is_dictionary(self._schema.field(name).type):
+                continue
+            self.labels[name] = TargetText()
+            for block in self.blocks():
+                for place, batch in enumerate(self.read(block, [name], LOOKED_AT)):
+                    texts = without_blanks(batch.column(0).cast(pa.string()))
+                    first = block.first + place * LOOKED_AT
+                    self.labels[name] += TargetText.of(texts, self.name, first)
+
+
+class ParquetRows(_TypedFile):
+    """A Parquet file, a row group at a time."""
+
+    def _opened(self) -> Any:
         import pyarrow.parquet as pq
 
-        with damage_named(name, Exception), pq.ParquetFile(path) as file:
-            self._schema = file.schema_arrow
-            require_names(self._schema.names, name)
+        with pq.ParquetFile(self.path) as file:
             self._metadata = file.metadata
             numbers = range(self._metadata.num_row_groups)
             self._lengths = [self._metadata.row_group(number).num_rows for number in numbers]
+            return file.schema_arrow
 
     def has_gaps(self, column: str) -> bool:
         """By the statistics of its row groups; without these a gap is found when it is read."""
@@ -101,6 +119,7 @@ class _Parquet(FileRows):
             return any(s is not None and s.has_null_count and s.null_count for s in each)
 
     def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        """Yield record batches of a row group."""
         import pyarrow.parquet as pq
 
         # opened anew for every block: a thread of its own reads it, and many files stay closed
@@ -113,38 +132,62 @@ class _Parquet(FileRows):
             )
 
 
-class _Arrow(FileRows):
-    def __init__(self, path: Path, name: str) -> None:
-        super().__init__(path, name, path.stat().st_size)
-        import pyarrow as pa
+class IpcRows(_TypedFile):
+    """An Arrow file, a record batch at a time."""
 
-        gaps = set[str]()
-        with (
-            damage_named(name, Exception),
-            pa.memory_map(str(path)) as mapped,
-            pa.ipc.open_file(mapped) as file,
-        ):
-            self._schema = file.schema
-            require_names(self._schema.names, name)
+    def _opened(self) -> Any:
+        self._gaps = set[str]()
+        with self._file() as file:
             for number in range(file.num_record_batches):
                 batch = file.get_batch(number)
                 self._lengths.append(batch.num_rows)
                 columns = zip(batch.schema.names, batch.columns, strict=True)
-                gaps |= {column for column, values in columns if values.null_count}
-        self._gaps = gaps
+                self._gaps |= {column for column, values in columns if values.null_count}
+            return file.schema
 
     def has_gaps(self, column: str) -> bool:
-        """By all of its batches."""
+        """Whether it is empty in a row of any batch."""
         return column in self._gaps
 
     def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        import pyarrow as pa
-
-        with (
-            damage_named(self.name, Exception),
-            pa.memory_map(str(self.path)) as mapped,
-            pa.ipc.open_file(mapped) as file,
-        ):
+        """Yield slices of a record batch."""
+        with damage_named(self.name, Exception), self._file() as file:
             batch = file.get_batch(block.number).select(list(columns))
             for start in range(0, batch.num_rows, rows):
                 yield batch.slice(start, rows)
+
+    @contextmanager
+    def _file(self) -> Iterator[Any]:
+        import pyarrow as pa
+
+        with pa.memory_map(str(self.path)) as mapped, pa.ipc.open_file(mapped) as file:
+            yield file
+
+
+def require_names(names: Sequence[str], file: str, where: str = "") -> None:
+    """Raise DataError for a name that two columns have."""
+    twice = [column for column, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(
+            f"Every column needs a name of its own. {file} has {twice[0]!r} twice{where}. Rename "
+            "one of them."
+        )
+
+
+@contextmanager
+def damage_named(file: str, errors: Any = (OSError, ValueError)) -> Iterator[None]:
+    """Say that a file cannot be read, where reading it fails; damage may show as any error."""
+    try:
+        yield
+    except ProtoPINVError:
+        raise
+    except errors as error:
+        raise unreadable(file, error) from error
+
+
+def unreadable(file: str, error: Exception) -> DataError:
+    """Return the error for a file that is damaged."""
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return DataError(
+        f"Every file of rows must be readable. {file} is not ({reason}). Check that it is whole."
+    )

@@ -1,8 +1,9 @@
-"""The protocol: blocks of known length, read a piece at a time and in any order."""
+"""The protocol of a source of rows: blocks of known length, read in pieces and in any order."""
 
+import hashlib
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from protopinv.errors import DataError
 
-# Rows of up to so many bytes are read once and kept; more are read again for every pass.
+# Rows of up to so many bytes are loaded into memory once; more are read again for every pass.
 IN_MEMORY_BYTES = 2**29
 
 
@@ -32,9 +33,9 @@ class Block:
 
 
 class Piece(NamedTuple):
-    """Some consecutive rows of a block, from row ``first`` of it on, as they came.
+    """Some consecutive rows of a block, from row ``first`` of it on.
 
-    Arrays as a source gives them; tensors once they were fetched to a GPU.
+    Features are an array, or a frame; tensors once they were fetched to a GPU.
     """
 
     X: Any
@@ -43,23 +44,15 @@ class Piece(NamedTuple):
     first: int
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What is read of each row: whether features are, and about how many rows at a time."""
-
-    rows: int
-    features: bool = True
-
-
 class RowSource(ABC):
     """Rows with their targets, in blocks.
 
     ``names`` are those of the features and ``target_names`` those of the targets, where they have
     any; ``is_column`` says that there is one target a row, given as a plain list. ``n_bytes``
     counts what one pass reads, where that is known, and ``bytes_read`` about what has been read by
-    this process. While rows take at most ``memory`` bytes they are read once and kept. ``cache`` is
-    a folder for a temporary file of rows that were decoded, "auto" for one on a disk, or None to
-    decode them again for every pass.
+    this process. While rows take at most ``memory`` bytes they are loaded once. ``cache`` is a
+    folder for a temporary file of decoded rows, "auto" for one on a disk, or None to decode them
+    again for every pass.
     """
 
     blocks: tuple[Block, ...]
@@ -71,34 +64,38 @@ class RowSource(ABC):
     memory: int = IN_MEMORY_BYTES
     bytes_read: int = 0
     cache: str | Path | None = None
-    # what became of the columns of a frame, where rows come from one, and some of its rows coded
+    # the encoding of a frame's columns, where rows come from one, and some encoded rows
     table: Any = None
     examples: Any = None
-    # rows that come as frames, through ``frames``, and rows that are in memory as a whole
+    # whether features come as frames, and whether all rows are in memory
     is_framed: bool = False
     in_memory: bool = False
     # whether ``names`` are those that a user knows
     is_named: bool = True
 
     @abstractmethod
-    def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
-        """The rows of a block, in order."""
+    def read(self, block: Block, n_rows: int, *, features: bool = True) -> Iterator[Piece]:
+        """Yield the rows of a block in order, about ``n_rows`` at a time.
 
-    def frames(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
-        """The rows of a block with features as they came, as frames where ``is_framed``."""
-        return self.read(block, wanted)
+        Without ``features`` only targets and weights are read, and X has no columns.
+        """
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
-        """What tells these rows from others, as plain values; cheap, so not every number."""
+        """Plain values that tell these rows from others; cheap, so not every number is read."""
 
-    def pinned(self, wanted: bool) -> AbstractContextManager[None]:  # noqa: ARG002
-        """In here memory that holds all rows stays where it is, so that a GPU can fetch from it."""
+    def with_columns(self, names: Sequence[str], *, framed: bool) -> "RowSource":  # noqa: ARG002
+        """Return these features alone, in this order; files can give them ``framed``."""
+        names = tuple(names)
+        return self if names == self.names else _Ordered(self, names)
+
+    def pinned(self, on_gpu: bool) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Keep memory that holds all rows in its place, so that a GPU can fetch from it."""
         return nullcontext()
 
     @property
     def n_rows(self) -> int:
-        """Of all blocks."""
+        """Rows of all blocks."""
         last = self.blocks[-1]
         return last.start + last.n_rows
 
@@ -106,32 +103,120 @@ class RowSource(ABC):
         """Whether all rows, as the network sees them, stay within ``memory``."""
         return self.n_rows * self.n_features * np.dtype(np.float32).itemsize <= self.memory
 
-    def load(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None]:
-        """All rows at once."""
-        wanted = Wanted(max(block.n_rows for block in self.blocks))
-        pieces = [piece for block in self.blocks for piece in self.read(block, wanted)]
-        X, y, weights, _ = zip(*pieces, strict=True)
-        weight = None if weights[0] is None else np.concatenate(weights)
-        return np.concatenate(X), np.concatenate(y), weight
+    def load(self) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
+        """Return features, targets and weights (None: each row counts once) of all rows."""
+        n_rows = max(block.n_rows for block in self.blocks)
+        return concatenated(piece for block in self.blocks for piece in self.read(block, n_rows))
+
+
+def concatenated(
+    pieces: Iterable[Piece],
+) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
+    """Return features, targets and weights of all pieces; either all have weights or none has."""
+    X, y, weights, _ = zip(*pieces, strict=True)
+    if len(X) == 1:
+        return X[0], y[0], weights[0]
+    if isinstance(X[0], np.ndarray):
+        features = np.concatenate(X)
+    else:
+        import pyarrow as pa
+
+        features = pa.concat_tables(X)
+    weight = None if weights[0] is None else np.concatenate(weights)
+    return features, np.concatenate(y), weight
+
+
+# What a source that is made from another has in common with it.
+SHARED = tuple(name for name in RowSource.__annotations__ if name != "bytes_read")
+
+
+class DerivedRows(RowSource):
+    """Rows of another source, each piece of them ``changed``."""
+
+    def __init__(self, source: RowSource, **differing: Any) -> None:
+        self.source = source
+        for name in SHARED:
+            setattr(self, name, differing.get(name, getattr(source, name)))
+
+    def read(self, block: Block, n_rows: int, *, features: bool = True) -> Iterator[Piece]:
+        """Yield changed pieces of the other source."""
+        for piece in self.source.read(block, n_rows, features=features):
+            yield self.changed(block, piece, features=features)
+
+    def changed(self, block: Block, piece: Piece, *, features: bool) -> Piece:
+        """Return a piece of the other source as this one gives it."""
+        raise NotImplementedError
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a fingerprint says beside that of the other source."""
+        return {}
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the fingerprint of the other source, and what was changed."""
+        return {**self.source.fingerprint(), **self.facts()}
+
+
+class _Ordered(DerivedRows):
+    """Rows of numbers with some columns of another source, in another order."""
+
+    def __init__(self, source: RowSource, names: tuple[str, ...]) -> None:
+        super().__init__(source, names=names, n_features=len(names))
+        self._order = [(source.names or ()).index(name) for name in names]
+
+    def changed(self, block: Block, piece: Piece, *, features: bool) -> Piece:  # noqa: ARG002
+        return piece._replace(X=piece.X[:, self._order]) if features else piece
+
+    def facts(self) -> dict[str, Any]:
+        return {"columns": list(self.names or ())}
+
+
+class WeightedRows(DerivedRows):
+    """Rows of another source, whose weights are multiplied by the factor of their class."""
+
+    def __init__(
+        self, source: RowSource, labels: NDArray[Any], factors: NDArray[np.float64]
+    ) -> None:
+        super().__init__(source)
+        self.labels, self.factors = labels, factors
+
+    def changed(self, block: Block, piece: Piece, *, features: bool) -> Piece:  # noqa: ARG002
+        """Return the piece with the weights of its classes."""
+        # labels without weight are not among them, and count nothing whatever their factor is
+        code = np.searchsorted(self.labels, np.asarray(piece.y))
+        factor = self.factors[code.clip(max=len(self.factors) - 1)]
+        return piece._replace(weight=factor if piece.weight is None else piece.weight * factor)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the weights of the classes."""
+        factors = dict(zip(map(str, self.labels.tolist()), self.factors.tolist(), strict=True))
+        return {"class_weight": factors}
 
 
 def placed(blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """The blocks with ``start`` counted up; blocks without rows are left out."""
-    start, found = 0, []
+    """Return the blocks that have rows, with ``start`` counted up."""
+    start, filled = 0, []
     for block in blocks:
         if block.n_rows:
-            found.append(replace(block, start=start))
+            filled.append(replace(block, start=start))
             start += block.n_rows
-    if not found:
+    if not filled:
         raise DataError(
             "Training needs at least one row. All files are empty. Check the path, or how they "
             "were written."
         )
-    return tuple(found)
+    return tuple(filled)
+
+
+def digest(*parts: bytes) -> str:
+    """Return a short hash of bytes."""
+    total = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        total.update(part)
+    return total.hexdigest()
 
 
 def keys_of(seed: int, salt: str, rows: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
-    """A random 64-bit key for every row number: the same whoever asks, and in any order.
+    """Return a random 64-bit key for every row number: the same for everyone, in any order.
 
     The finalizer of splitmix64 (Steele, Lea and Flood 2014), applied twice.
     """
@@ -147,7 +232,6 @@ def keys_of(seed: int, salt: str, rows: NDArray[np.integer[Any]]) -> NDArray[np.
 
 
 def file_keys(seed: int, use: str, block: Block, piece: Piece) -> NDArray[np.uint64]:
-    """Keys by the place of rows in their file, so that other files change nothing."""
+    """Return keys by the place of rows in their file, so that other files change nothing."""
     first = block.first + piece.first
-    n = len(piece.X)
-    return keys_of(seed, f"{use}:{block.file}", np.arange(first, first + n))
+    return keys_of(seed, f"{use}:{block.file}", np.arange(first, first + len(piece.y)))

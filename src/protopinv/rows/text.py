@@ -1,19 +1,21 @@
-"""The bytes of a table in text, packed or not and in any encoding, cut between its rows."""
+"""The bytes of a table in text, packed or not and in any encoding, cut between rows and fields."""
 
 import codecs
 import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from protopinv.errors import ConfigError, DataError
 from protopinv.rows import source
-from protopinv.rows.cutting import LINE_END, last_end, quotes, row_ends
 
 # Tried in turn, unless one is named; the last reads anything.
 ENCODINGS = ("utf-8", "cp1252", "latin-1")
@@ -31,6 +33,9 @@ LONGEST_ROW = 2**26
 # Bytes of a file that hold the names of its columns.
 HEAD = 2**16
 ADVICE = "Say separator=SIGN and encoding=NAME, or correct the file."
+# What may stand between fields, unless a user names another.
+SEPARATORS = ",;\t|"
+LINE_END = re.compile(rb"\r\n|\r|\n")
 BLANK_LINES = re.compile(rb"(?: *(?:\r\n|\r|\n))*")
 
 
@@ -71,7 +76,6 @@ class TextFile:
 
     def __init__(self, name: str, place: Path | bytes, encoding: str | None = None) -> None:
         self.name, self._place = name, place
-        self._require_room()
         with self._bytes() as file:
             head = file.read(4)
         mark, marked = next(((m, e) for m, e in MARKS if head.startswith(m)), (b"", None))
@@ -135,17 +139,15 @@ class TextFile:
             return file.read(end - start)
 
     def line_at(self, offset: int) -> int:
-        """The number of the line in which a byte lies, counted from 1."""
-        feed, back = ("\n".encode(self.encoding), "\r".encode(self.encoding))
-        lines, last = 1, b""
+        """Return the number of the line in which a byte lies, counted from 1."""
+        decoder = codecs.getincrementaldecoder(self.encoding)("replace")
+        with_feeds = io.IncrementalNewlineDecoder(decoder, translate=True)
+        lines = 1
         with self._bytes() as file:
             file.seek(self.first)
-            while file.tell() < offset:
-                raw = last + file.read(min(2**24, offset - file.tell()))
-                lines += raw.count(feed) + raw.count(back) - raw.count(back + feed)
-                last = back if raw.endswith(back) else b""
-                lines -= bool(last)  # until it is seen what follows
-        return lines + bool(last)
+            while raw := file.read(min(2**24, offset - file.tell())):
+                lines += with_feeds.decode(raw).count("\n")
+        return lines + with_feeds.decode(b"", final=True).count("\n")
 
     def _in_utf8(self, start: int, size: int) -> Iterator[bytes]:
         """Pieces of the file, and nothing at its end."""
@@ -157,6 +159,7 @@ class TextFile:
             while more:
                 more = file.read(max(8, size))
                 done += len(more)
+                self._require_room(file, done)
                 if is_utf8:
                     yield more
                     continue
@@ -180,21 +183,15 @@ class TextFile:
             raise WrongEncodingError(position + error.start) from error
         return len(raw) if self.encoding == "utf-8" else len(text.encode(self.encoding))
 
-    def _require_room(self) -> None:
+    def _require_room(self, file: Any, done: int) -> None:
         """Raise DataError where a packed file holds more than is unpacked into memory."""
-        with self._open() as file:
-            if file.read(2) != PACKED:
-                return
-        most, done = source.IN_MEMORY_BYTES, 0
-        with self._bytes() as file:
-            while more := file.read(2**20):
-                done += len(more)
-                if done > most:
-                    raise DataError(
-                        f"A packed table must have at most {most / 2**20:,.0f} MB unpacked. "
-                        f"{self.name} has more. Unpack it first, for example with gunzip; then it "
-                        "is read a piece at a time."
-                    )
+        most = source.IN_MEMORY_BYTES
+        if done > most and isinstance(file, gzip.GzipFile):
+            raise DataError(
+                f"A packed table must have at most {most / 2**20:,.0f} MB unpacked. {self.name} "
+                "has more. Unpack it first, for example with gunzip; then it is read a piece at a "
+                "time."
+            )
 
     def _require_closed(self, raw: bytes, position: int, separator: str) -> None:
         places = quotes(raw, separator)
@@ -211,13 +208,11 @@ class TextFile:
             f"goes on for {LONGEST_ROW / 2**20:,.0f} MB. Check whether a quote is not closed."
         )
 
-    def _open(self) -> BinaryIO:
-        return io.BytesIO(self._place) if isinstance(self._place, bytes) else open_file(self._place)
-
     @contextmanager
     def _bytes(self) -> Iterator[BinaryIO]:
         """The file, unpacked while it is read."""
-        with self._open() as file:
+        place = self._place
+        with io.BytesIO(place) if isinstance(place, bytes) else place.open("rb") as file:
             start = file.read(2)
             file.seek(0)
             if start != PACKED:
@@ -230,11 +225,6 @@ class TextFile:
                 raise DataError(
                     f"A packed table must be whole. {self.name} is not ({error}). Copy it again."
                 ) from error
-
-
-def open_file(path: Path) -> BinaryIO:
-    """The bytes of a file."""
-    return path.open("rb")
 
 
 def _checked(encoding: str) -> str:
@@ -251,3 +241,79 @@ def _checked(encoding: str) -> str:
             "utf-8, cp1252 or utf-16."
         )
     return {"utf-8-sig": "utf-8"}.get(name, name)
+
+
+def last_end(raw: bytes, separator: str, *, is_last: bool) -> int:
+    """Where the last row that is there whole ends; 0 if none does.
+
+    Empty lines behind it are left for later, as it depends on what follows whether they are rows.
+    """
+    if is_last:
+        end = len(raw)
+    elif b'"' not in raw:
+        # a carriage return at the very end may be half of a line end
+        end = max(raw.rfind(b"\n"), raw.rfind(b"\r", 0, len(raw) - 1)) + 1
+    else:
+        ends = row_ends(raw, separator)
+        ends = ends[(ends < len(raw)) | (raw[-1:] == b"\n")]
+        end = int(ends[-1]) if len(ends) else 0
+    body = len(raw[:end].rstrip(b"\r\n"))
+    if body == 0:
+        return 0
+    step = LINE_END.match(raw, body)
+    return body if step is None else step.end()
+
+
+def row_ends(raw: bytes, separator: str | None) -> NDArray[np.int64]:
+    """Behind each line end that is not inside quotes."""
+    units = np.frombuffer(raw, np.uint8)
+    after_return = np.concatenate([[False], units[:-1] == ord("\r")])
+    line_feed = units == ord("\n")
+    ends = np.flatnonzero(line_feed | (units == ord("\r")))
+    # "\r\n" is one end, behind its second half
+    halves = np.flatnonzero(line_feed & after_return) - 1
+    ends = np.setdiff1d(ends, halves, assume_unique=True)
+    outside = np.searchsorted(quotes(raw, separator), ends) % 2 == 0
+    return np.asarray(ends[outside] + 1)
+
+
+def quotes(raw: bytes, separator: str | None) -> NDArray[np.int64]:
+    """Where quotes open and close, in turn; a quote opens at the start of a field alone."""
+    units = np.frombuffer(raw, np.uint8)
+    there = np.flatnonzero(units == ord('"'))
+    starts = np.frombuffer(((separator or SEPARATORS) + "\r\n").encode(), np.uint8)
+    begins = (there == 0) | np.isin(units[there - 1], starts)
+    doubled = np.concatenate([[False], np.diff(there) == 1])
+    if (begins | doubled)[0::2].all():
+        return np.asarray(there)
+    return np.array(_in_turn(there.tolist(), begins.tolist()), dtype=np.int64)
+
+
+def _in_turn(there: Sequence[int], begins: Sequence[bool]) -> list[int]:
+    """Those that open and close, where others stand within a field, as in 5" pipe."""
+    pairs: list[int] = []
+    i = 0
+    while i < len(there):
+        if begins[i]:
+            close = i + 1
+            while close + 1 < len(there) and there[close + 1] == there[close] + 1:
+                close += 2  # two in a row stand for one
+            pairs += [there[i], *there[close : close + 1]]
+            i = close
+        i += 1
+    return pairs
+
+
+def fields_of(record: str, separator: str) -> list[str]:
+    """The fields of a row, without their quotes."""
+    between = re.escape(separator)
+    each = re.compile(rf'(?:"([^"]*(?:""[^"]*)*)"?)?([^{between}]*)({between}|\Z)')
+    fields, place = [], 0
+    while True:
+        match = each.match(record, place)
+        if match is None:
+            raise AssertionError("any text is fields")
+        fields.append((match[1] or "").replace('""', '"') + match[2])
+        if not match[3]:
+            return fields
+        place = match.end()

@@ -7,9 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from protopinv.rows.arrays import digest
-from protopinv.rows.memory import SHARED, MemoryRows
-from protopinv.rows.source import Block, Piece, RowSource, Wanted, file_keys
+from protopinv.rows import Block, DerivedRows, MemoryRows, Piece, RowSource, digest, file_keys
 from protopinv.tables.growing import grown, with_averages
 from protopinv.tables.statistics import FOLDS
 from protopinv.tables.stored import arrays, described
@@ -33,39 +31,33 @@ class Averaged(Protocol):
         """How targets become columns, and the names of these."""
 
 
-class TableRows(RowSource):
+class TableRows(DerivedRows):
     """Rows of a source of frames, encoded as numbers by a table that was fitted to them."""
 
     def __init__(self, source: RowSource, gathered: Gathered, table: Table) -> None:
-        self._source, self._gathered, self.table = source, gathered, table
-        for name in SHARED:
-            if name not in ("table", "examples", "is_framed", "n_features"):
-                setattr(self, name, getattr(source, name))
-        self.n_features = table.n_features
-        first = next(source.frames(source.blocks[0], Wanted(EXAMPLES)))
-        self._codes = table.codes(frame_columns(first.X)) if source.in_memory else None
+        self._gathered = gathered
+        first = next(source.read(source.blocks[0], EXAMPLES)).X
+        first = first if source.in_memory else first.slice(0, EXAMPLES)
+        codes = table.codes(frame_columns(first))
+        # rows in memory are one piece
+        self._codes = codes if source.in_memory else None
+        examples, width = few_rows(codes), table.n_features
+        super().__init__(source, table=table, examples=examples, is_framed=False, n_features=width)
+
+    def changed(self, block: Block, piece: Piece, *, features: bool) -> Piece:
+        """Return rows of numbers; the target encoding of each is out of fold."""
+        if not features:
+            return piece
         codes = self._codes
         if codes is None:
-            codes = table.codes(frame_columns(first.X.slice(0, EXAMPLES)))
-        self.examples = few_rows(codes)
+            codes = self.table.codes(frame_columns(piece.X))
+        return piece._replace(X=self._gathered.rows(self.table, codes, _folds(block, piece)))
 
-    def read(self, block: Block, wanted: Wanted) -> Iterator[Piece]:
-        """Yield rows of a block; the target encoding of each is out of fold."""
-        for piece in self._source.frames(block, wanted):
-            if not wanted.features:
-                yield piece._replace(X=np.empty((len(piece.y), 0)))
-                continue
-            codes = self._codes
-            if codes is None:
-                codes = self.table.codes(frame_columns(piece.X))
-            rows = self._gathered.rows(self.table, codes, _folds(block, piece))
-            yield piece._replace(X=rows)
-
-    def fingerprint(self) -> dict[str, Any]:
-        """That of the source, and of the table."""
+    def facts(self) -> dict[str, Any]:
+        """Return a digest of the table."""
         parts = [json.dumps(described(self.table)).encode()]
         parts += [array.tobytes() for array in arrays(self.table).values()]
-        return {**self._source.fingerprint(), "table": digest(*parts)}
+        return {"table": digest(*parts)}
 
 
 def encode_table(
@@ -78,7 +70,7 @@ def encode_table(
 
     def pieces() -> Iterator[Mapping[str, Any]]:
         for block in source.blocks:
-            for piece in source.frames(block, Wanted(ROWS)):
+            for piece in source.read(block, ROWS):
                 where = "y" if source.in_memory else block.file
                 targets.add(np.asarray(piece.y), _mass(piece), where)
                 yield frame_columns(piece.X)
@@ -88,7 +80,7 @@ def encode_table(
     numbers, target_names = targets.encoded()
     gathered = Gathered.empty(table, source.n_rows, len(target_names))
     for block in source.blocks if gathered.found else ():
-        for piece in source.frames(block, Wanted(ROWS)):
+        for piece in source.read(block, ROWS):
             mass = _mass(piece)
             counts = mass > 0  # what counts nothing may have a class that is not known
             codes = gathered.table.codes(frame_columns(piece.X))[counts]
@@ -147,5 +139,5 @@ def _mass(piece: Piece) -> NDArray[np.float64]:
 
 def _folds(block: Block, piece: Piece) -> NDArray[np.int64]:
     """The fold of each row for target encoding, by its place in its file."""
-    keys = file_keys(0, "table", block, piece._replace(X=piece.y))
+    keys = file_keys(0, "table", block, piece)
     return (keys % np.uint64(FOLDS)).astype(np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import ConfigError
-from protopinv.rows.source import keys_of
+from protopinv.rows import keys_of
 from protopinv.tables.columns import Category, Column, Date, Number, one_hot
 from protopinv.tables.parts import DAYS_A_YEAR
 from protopinv.tables.values import (

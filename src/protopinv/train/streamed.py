@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from protopinv.rows import Block, Piece, RowSource
-from protopinv.rows.prefetch import AHEAD
-from protopinv.rows.source import Wanted
+from protopinv.rows.cache import AHEAD
 from protopinv.train.ranks import Ranks, owners
 from protopinv.train.rows import CPU_CHUNK_MOST, Rows
 from protopinv.train.survey import Sample, Split, pieces_of, rows_a_piece
@@ -292,7 +291,7 @@ class StreamedRows:
 
     def _nothing(self) -> Rows:
         width = self.source.n_features
-        y = np.asarray(next(self.source.read(self.source.blocks[0], Wanted(1))).y)[:0]
+        y = np.asarray(next(self.source.read(self.source.blocks[0], 1)).y)[:0]
         fold = np.zeros(0, dtype=np.int64)
         return self._seen(np.empty((0, width)), y, np.ones(0), fold)
 

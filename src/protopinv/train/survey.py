@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from protopinv.errors import DataError
 from protopinv.features import Moments, moments_of_chunk
 from protopinv.rows import Block, Piece, RowSource, ahead, file_keys, keys_of
-from protopinv.rows.prefetch import AHEAD
-from protopinv.rows.source import Wanted
+from protopinv.rows.cache import AHEAD
 from protopinv.train.ranks import Ranks
 from protopinv.train.resolve import FOLDS
 from protopinv.train.targets import LabelCounts, Targets
@@ -183,12 +182,12 @@ def pieces_of(
 
     The thread also fetches them, to a GPU say.
     """
-    wanted = Wanted(rows or rows_a_piece(source), features)
+    n_rows = rows or rows_a_piece(source)
     a_row = (source.n_bytes or 0) / source.n_rows if features else 0.0
 
     def read() -> Iterator[tuple[Block, Piece]]:
         for block in blocks:
-            for piece in source.read(block, wanted):
+            for piece in source.read(block, n_rows, features=features):
                 source.bytes_read += round(a_row * len(piece.X))
                 yield block, piece if fetch is None else fetch(piece)
 

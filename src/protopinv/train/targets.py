@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from protopinv.errors import ConfigError, DataError
 from protopinv.objective import Classes, Labels, Numbers, Objective
-from protopinv.rows.labels import exact_numbers
+from protopinv.rows import exact_numbers
 
 # More different labels than these are numbers, not classes.
 MOST_LABELS = 100_000

@@ -1,0 +1,231 @@
+"""Read a model file: whatever is in it, a sound model comes out, or ModelFileError."""
+
+import math
+import warnings
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from torch import Tensor
+
+from protopinv import tables
+from protopinv.bank import Bank
+from protopinv.errors import DriftWarning, ModelFileError, TrainingError
+from protopinv.features import FeatureMap, Stem
+from protopinv.memory import Memory
+from protopinv.model import Model
+from protopinv.model.fitting import range_of_images
+from protopinv.model_file.checking import Parts, check_model, check_shapes
+from protopinv.model_file.examples import example_outputs
+from protopinv.model_file.header import (
+    DAMAGE,
+    MINOR,
+    PARAMETERS,
+    TASKS,
+    broken,
+    check_header,
+    labels_of,
+    read_header,
+    unfit,
+)
+from protopinv.model_file.packing import unpack
+from protopinv.model_file.saving import FRONTS
+from protopinv.objective import Classes, Labels, Numbers, Objective
+from protopinv.plain import UnfitError, visible
+from protopinv.train.config import FIELDS, TrainConfig
+from protopinv.train.history import History
+from protopinv.train.training import merged_network
+
+# Outputs of examples may differ by this share of the largest of them; stems work in float32.
+DRIFT = 1e-6
+DRIFT_OF_STEMS = 1e-3
+# What values of other kinds raise where they are looked at.
+ODD = (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError)
+
+
+def load(path: str | Path) -> Model:
+    """The model in a file that ``save`` wrote; anything else raises ModelFileError.
+
+    It predicts as before, bit for bit; with DriftWarning if its examples say otherwise.
+    """
+    path = Path(path)
+    header = read_header(path)
+    parts = _parts(path)
+    try:
+        check_header(header)
+        if header["task"] not in TASKS:
+            raise ModelFileError(
+                f"This version loads models for {', '.join(TASKS)}. {path} holds one for "
+                f"{visible(repr(header['task']))[:60]}. Upgrade protopinv."
+            )
+        check_shapes(header, parts)
+        model = _model(_without_unheard(header), parts, path)
+        check_model(model, parts)
+        drift = _drift(model, parts["examples"]["outputs"])
+        model = replace(model, calibration=_calibration(model, header.get("sharpness")))
+    except DAMAGE as error:
+        raise unfit(path, error) from error
+    if not drift <= (DRIFT_OF_STEMS if isinstance(model.front, Stem) else DRIFT):
+        warnings.warn(
+            DriftWarning(
+                "A model should answer the examples in its file as it did when it was saved. That "
+                f"in {path} is off by {drift:.1e} of its largest answer. Compare versions of torch "
+                "and the processors; train again if this matters."
+            ),
+            stacklevel=3,
+        )
+    # made-up rows can be made again; training rows are those of an older file, or were asked for
+    examples = model.examples[:0] if model.made_up else model.examples
+    pixels = model.image_range or range_of_images(examples, model.config)
+    return replace(model, examples=examples, made_up=False, image_range=pixels)
+
+
+def _parts(path: Path) -> Parts:
+    """Tensors of a file, by the part they belong to and their name in it."""
+    try:
+        # all at once: tensors that are windows into a file would change when it does
+        tensors = load_tensors(path.read_bytes())
+    except (SafetensorError, ValueError, OSError) as error:
+        raise broken(path, error) from error
+    parts: defaultdict[str, dict[str, Tensor]] = defaultdict(dict)
+    for name, tensor in tensors.items():
+        part, _, rest = name.partition(".")
+        parts[part][rest] = tensor
+    return parts
+
+
+def _without_unheard(header: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The header; of a newer file without hyperparameters and facts that are unknown here."""
+    if int(header["format"].partition(".")[2]) <= MINOR:
+        return header
+    heard = {
+        "parameters": {*FIELDS, *PARAMETERS},
+        "config": {*FIELDS},
+        "history": {*vars(History())},
+    }
+    return {
+        **header,
+        **{
+            part: {name: value for name, value in header[part].items() if name in names}
+            for part, names in heard.items()
+        },
+    }
+
+
+def _model(header: Mapping[str, Any], parts: Parts, path: Path) -> Model:
+    """All parts as one model, whether or not they belong together."""
+    features = FeatureMap.from_tensors(parts["features"])
+    bank, last_bank = (
+        Bank.from_tensors(parts[name]) if parts[name] else None for name in ("bank", "last_bank")
+    )
+    network = unpack(parts["network"], features, header["activation"], header["network_dtype"])
+    if bank is not None:
+        network = replace(network, rank=bank.n_members * bank.n_prototypes)
+    epochs = {name: tensor.tolist() for name, tensor in parts["history"].items()}
+    try:
+        config = TrainConfig(**{k: tupled(v) for k, v in header["config"].items()})
+        history = History.from_dict({**header["history"], **epochs})
+    except ODD as error:
+        raise unknown_settings(path, error) from error
+    table = None
+    if header.get("table") is not None:
+        arrays = {name: tensor.numpy() for name, tensor in parts["table"].items()}
+        table = tables.restored(header["table"], arrays)
+    memory = header.get("memory") or {}
+    model = Model(
+        objective=_objective(header),
+        network=network,
+        features=features,
+        config=config,
+        history=history,
+        n_columns=0,
+        feature_names=tupled(header["feature_names"]),
+        target_names=tupled(header.get("target_names")),
+        table=table,
+        front=next(
+            (f.from_tensors(parts[name]) for name, f in FRONTS.items() if parts[name]), None
+        ),
+        bank=bank,
+        memory=_memory(memory, parts["memory"]) if memory else None,
+        last_bank=last_bank,
+        n_frozen=memory.get("n_frozen", 0),
+        n_calls=memory.get("n_calls", 0),
+        is_closed=memory.get("is_closed", False),
+        image_range=tupled(header.get("image_range")),
+        examples=parts["examples"]["rows"].numpy(),
+        # those of an older file, which does not say, are training rows
+        made_up=header.get("examples") == "made-up",
+        parameters=header["parameters"],
+    )
+    return replace(model, n_columns=model.n_features + len(table.left_out if table else ()))
+
+
+def tupled(value: Any) -> Any:
+    """A list of JSON as the tuple it was."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def unknown_settings(path: str | Path, error: Exception) -> ModelFileError:
+    """The error for hyperparameters, or facts of a training, that cannot be."""
+    return ModelFileError(
+        f"A model file must hold a configuration this version knows. {path} does not "
+        f"({visible(str(error))[:300]}). Upgrade protopinv, or train the model again."
+    )
+
+
+def _objective(header: Mapping[str, Any]) -> Objective:
+    """The objective that is described, and was checked."""
+    described = header["objective"]
+    if header["task"] == "classification":
+        return Classes(labels_of(described))
+    if header["task"] == "multi-label":
+        return Labels(described["n_labels"])
+    scales = {
+        name: tuple(map(float, described[name]))
+        for name in ("centre", "spread", "variance", "low", "high")
+        if described.get(name) is not None
+    }
+    return Numbers(is_column=described["is_column"], loss=described["loss"], **scales)
+
+
+def _memory(described: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Memory:
+    # files of earlier versions do not tell rows of the fit from later ones
+    fitted = float(described.get("fitted", tensors["mass"].sum()))
+    limit, is_cut = described["limit"], described["is_cut"]
+    return Memory.from_tensors(tensors, limit=limit, is_cut=is_cut, fitted=fitted)
+
+
+def _drift(model: Model, stored: Tensor) -> float:
+    """How far answers to the examples are from those in the file, by the largest of these."""
+    if not len(stored):
+        return 0.0
+    outputs = example_outputs(model)
+    if not bool(torch.isfinite(outputs).all()):
+        raise UnfitError("a network whose answers to its examples are not finite")
+    return float((outputs - stored).abs().max() / stored.abs().max().clamp_min(1e-12))
+
+
+def _calibration(model: Model, stored: float | None) -> float:
+    """The factor of the network's outputs (temperature scaling), as the file says.
+
+    In a file from before it was stored it follows from the size of the last layer. Without banks it
+    is never needed.
+    """
+    if stored is not None:
+        return float(stored)
+    if model.bank is None or not model.objective.are_odds:
+        return 1.0
+    # a form of the solve that a file asks for may take any memory
+    config = replace(model.config, solver="auto")
+    try:
+        plain = merged_network(model.bank, model.features, model.objective, config)
+        calibration = float(model.network.weights[-1].norm() / plain.weights[-1].norm())
+    except (TrainingError, RuntimeError, ValueError, MemoryError) as error:
+        raise UnfitError(f"banks that make no network ({str(error)[:200]})") from error
+    # any number will do for banks whose outputs are all zero
+    return calibration if 0 < calibration < math.inf else 1.0

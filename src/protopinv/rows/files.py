@@ -1,0 +1,385 @@
+"""Rows in Parquet, Arrow and CSV files, read by pyarrow a row group or a stretch at a time."""
+
+import copy
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protopinv.errors import DataError
+from protopinv.optional import require
+from protopinv.rows.columns import (
+    Place,
+    TargetText,
+    cast_targets,
+    is_numeric,
+    label_column,
+    number_column,
+    plain_type,
+    without_blanks,
+)
+from protopinv.rows.delimited import DelimitedRows, share_types
+from protopinv.rows.formats import FileRows, IpcRows, ParquetRows, damage_named
+from protopinv.rows.source import IN_MEMORY_BYTES, Block, Piece, RowSource, placed
+from protopinv.rows.text import Written
+from protopinv.words import hint
+
+SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".csv.gz": "csv",
+    ".tsv.gz": "csv",
+    ".txt.gz": "csv",
+}
+# A CSV file has no row groups: it is cut where so many bytes have been read.
+CSV_BLOCK_BYTES = 2**24
+# Rows are taken from a file about so many at a time, whatever is asked for.
+LEAST_ROWS = 1_024
+# A table that comes from another program.
+STDIN = Path("-")
+
+
+def open_rows(
+    path: str | Path,
+    target: str | Sequence[str],
+    *,
+    weight: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    as_text: Sequence[str] = (),
+    separator: str | None = None,
+    encoding: str | None = None,
+    memory: int = IN_MEMORY_BYTES,
+    cache: str | Path | None = "auto",
+) -> "ArrowRows":
+    """The rows of a Parquet, Arrow or CSV file, or of all such files in a folder and below it.
+
+    ``target`` and ``weight`` name columns; features are all others but those in ``drop``, unless
+    ``features`` names them. CSV files may be packed by gzip; how they are written is found out,
+    unless ``separator`` and ``encoding`` say it, and columns ``as_text`` stay what is written.
+    Rows of up to ``memory`` bytes are read once and kept in memory; more are read again for every
+    pass over them, a few at a time. ``cache`` is a folder where rows are kept as plain numbers
+    meanwhile, which are read several times faster than files are decoded: "auto" is the system's
+    folder for temporary files, if these would take at most half of its free space; None decodes the
+    files anew for every pass.
+    """
+    targets = [target] if isinstance(target, str) else list(target)
+    files, root = _files(Path(path))
+    rows = ArrowRows(
+        files,
+        targets,
+        weight=weight,
+        features=features,
+        drop=drop,
+        as_text=as_text,
+        written=Written(separator, encoding),
+        root=root,
+        memory=memory,
+        cache=cache,
+    )
+    used = {*targets, *drop, weight}
+    twice = [name for name in features or () if name in used]
+    if twice:
+        raise DataError(
+            f"A feature must be no target, no weight and not dropped. {twice[0]!r} is. Leave it "
+            "out of the features."
+        )
+    return rows
+
+
+class ArrowRows(RowSource):
+    """The rows of some files, all with the same columns; ``said`` is what a user should hear.
+
+    ``targets`` and ``weight`` name columns; ``features`` are all others, unless they are named.
+    Features that are ``left_out`` of a model may be missing. They come as tables of Arrow where
+    they are not all numbers (``is_framed``).
+    """
+
+    names: tuple[str, ...]
+    target_names: tuple[str, ...]
+
+    def __init__(
+        self,
+        files: Sequence[Path],
+        targets: Sequence[str],
+        *,
+        features: Sequence[str] | None = None,
+        left_out: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        weight: str | None = None,
+        as_text: Sequence[str] = (),
+        written: Written | None = None,
+        root: Path | None = None,
+        memory: int = IN_MEMORY_BYTES,
+        cache: str | Path | None = "auto",
+    ) -> None:
+        require("pyarrow", extra="table", why="Reading a table")
+        self._as_text, self.memory, self.cache = frozenset(as_text), memory, cache
+        opened = [
+            _opened(
+                path,
+                str(path if root is None else path.relative_to(root)),
+                written or Written(),
+                targets=lambda columns: split_names(targets, columns),
+                as_text=as_text,
+            )
+            for path in files
+        ]
+        share_types(opened)
+        self._files = {file.name: file for file in opened}
+        # a file without rows may not know its types
+        first = next((file for file in opened if file.n_rows), opened[0])
+        self._weights = [] if weight is None else [weight]
+        self.target_names = tuple(split_names(targets, first.columns))
+        self.is_column = len(self.target_names) == 1
+        self._absent = [name for name in left_out if name not in first.columns]
+        self.names = self._features_of(first, features, split_names(drop, first.columns))
+        self.n_features = len(self.names)
+        self.blocks = placed([block for file in opened for block in file.blocks()])
+        self.n_bytes = sum(file.n_bytes for file in opened)
+        self.said = tuple(dict.fromkeys(chain.from_iterable(file.said for file in opened)))
+        present = [name for name in self.names if name not in self._absent]
+        self._require_alike(first, [*present, *self.target_names, *self._weights])
+        plain = not self._absent and all(is_numeric(first.kind(name)) for name in self.names)
+        # numbers with gaps are no numbers yet
+        self.is_framed = not plain or any(f.has_gaps(name) for f in opened for name in present)
+        labels = {
+            name: TargetText.total(file.labels.get(name, TargetText()) for file in opened)
+            for name in self.target_names
+        }
+        self._labels = {name: text for name, text in labels.items() if text != TargetText()}
+
+    def _features_of(
+        self, file: FileRows, features: Sequence[str] | None, drop: Sequence[str]
+    ) -> tuple[str, ...]:
+        """The columns that are features; raises DataError for a column that is not there."""
+        used = [*self.target_names, *self._weights]
+        for names, rule, others in (
+            (self.target_names, "The target must be a column of the table", drop),
+            (self._weights, "The weight must be a column of the table", self.target_names),
+            (drop, "A column to drop must be in the table", used),
+        ):
+            _require_columns(file, names, rule, others)
+        both = [name for name in drop if name in used]
+        if both:
+            raise DataError(
+                f"A column cannot be used and left out. {both[0]!r} is a target or a weight, and "
+                "is to be dropped. Leave it out of one of them."
+            )
+        if features is None:
+            features = [name for name in file.columns if name not in {*used, *drop}]
+        present = [name for name in features if name not in self._absent]
+        _require_columns(file, present, "Every feature must be a column")
+        n_rows = sum(each.n_rows for each in self._files.values())
+        if not features or n_rows == 0:
+            raise DataError(
+                f"A table must have at least one row and one feature. {file.name} has {n_rows} "
+                f"rows and {len(features)} feature columns. Check the file and its first line."
+            )
+        return tuple(features)
+
+    def _require_alike(self, first: FileRows, names: Sequence[str]) -> None:
+        """Raise DataError where a file has other columns than the first, or of other types."""
+        for file in self._files.values():
+            _require_columns(file, names, "All files must have the same columns")
+            for column in names:
+                kind, other = first.kind(column), file.kind(column)
+                if file.n_rows and kind != other:
+                    raise DataError(
+                        f"All files must have the same columns. {column!r} is {kind} in "
+                        f"{first.name} and {other} in {file.name}. Convert one of them."
+                    )
+
+    def with_columns(self, names: Sequence[str], *, framed: bool) -> "ArrowRows":
+        """Return these columns alone, in this order, as frames or as numbers."""
+        narrowed = copy.copy(self)
+        narrowed.names, narrowed.n_features = tuple(names), len(names)
+        narrowed.is_framed = framed
+        return narrowed
+
+    def require_plain_targets(self) -> None:
+        """Raise DataError for a target of numbers in text that some rows hold no number of."""
+        for name, labels in self._labels.items():
+            labels.require_plain(name)
+
+    def read(self, block: Block, n_rows: int, *, features: bool = True) -> Iterator[Piece]:
+        """Yield some rows of a block at a time, as numbers or as tables of Arrow."""
+        present = [name for name in self.names if name not in self._absent]
+        # a target may be a feature, too
+        columns = [*present * features, *self.target_names, *self._weights]
+        columns, done = list(dict.fromkeys(columns)), 0
+        for batch in self._files[block.file].read(block, columns, max(LEAST_ROWS, n_rows)):
+            place = Place(block.file, block.first + done)
+            y, weight = self._targets_of(batch, place), None
+            if self._weights:
+                name, rule = self._weights[0], "Weights must be numbers"
+                weight = number_column(batch.column(name), name, place, rule).astype(np.float64)
+            yield Piece(self._features(batch, place, features=features), y, weight, done)
+            done += batch.num_rows
+        if done != block.n_rows:
+            raise DataError(
+                f"A file must stay as it is while it is read. {block.file} had {block.n_rows} rows "
+                f"in part {block.number} and now has {done}. Start again when it is written whole."
+            )
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Names, lengths and sizes of all files, and what each says of itself."""
+        files = {
+            name: [file.n_rows, file.n_bytes, file.digest()] for name, file in self._files.items()
+        }
+        return {
+            "rows": self.n_rows,
+            "features": list(self.names),
+            "targets": list(self.target_names),
+            "weight": next(iter(self._weights), None),
+            "files": files,
+        }
+
+    def _targets_of(self, batch: Any, place: Place) -> NDArray[Any]:
+        """Labels in a list where there is one target, and otherwise columns of numbers."""
+        import pyarrow as pa
+
+        parts = []
+        for name in self.target_names:
+            column = batch.column(name)
+            if name in self._labels and name not in self._as_text:
+                # text that is numbers or truth in all rows of all files becomes that
+                texts = without_blanks(column.cast(pa.string()))
+                column = cast_targets(texts, self._labels[name].kind)
+            if self.is_column:
+                return label_column(column, name, place)
+            parts.append(number_column(column, name, place, "Several targets must be numbers"))
+        return np.column_stack([np.empty((batch.num_rows, 0)), *parts])
+
+    def _features(self, batch: Any, place: Place, *, features: bool) -> Any:
+        """A table of Arrow, or a matrix of the type that holds all columns."""
+        if not features:
+            return np.empty((batch.num_rows, 0))
+        if self.is_framed:
+            return self._table(batch)
+        columns = [
+            number_column(batch.column(name), name, place, "Features must be numbers")
+            for name in self.names
+        ]
+        X = np.empty((len(batch), len(columns)), np.result_type(*{c.dtype for c in columns}))
+        for number, column in enumerate(columns):
+            X[:, number] = column
+        return X
+
+    def _table(self, batch: Any) -> Any:
+        """All features; those that are absent are empty."""
+        import pyarrow as pa
+
+        table = pa.Table.from_batches([batch])
+        for name in self._absent:
+            table = table.append_column(name, pa.nulls(len(table), pa.string()))
+        table = table.select(list(self.names))
+        return table.cast(pa.schema([(f.name, plain_type(f.type)) for f in table.schema]))
+
+
+def format_of(path: Path) -> str | None:
+    """Return the format of a file by the ending of its name: parquet, arrow or csv."""
+    name = path.name.lower()
+    return next((kind for ending, kind in SUFFIXES.items() if name.endswith(ending)), None)
+
+
+def _opened(
+    path: Path,
+    name: str,
+    written: Written,
+    *,
+    targets: Callable[[Sequence[str]], Sequence[str]],
+    as_text: Sequence[str],
+) -> FileRows:
+    """A file in the format that its name says; raises DataError for what cannot be read.
+
+    Of text, ``targets`` says which columns are targets, and ``as_text`` stay what is written.
+    """
+    kind = "csv" if path == STDIN else format_of(path)
+    if kind is None:
+        raise DataError(
+            "A table must be a .csv or .parquet file, or one of "
+            f"{', '.join(name for name in SUFFIXES if name not in ('.csv', '.parquet'))}. Got "
+            f"{path.name}. Convert or rename it."
+        )
+    if path != STDIN and path.stat().st_size == 0:
+        raise DataError(
+            f"A file of rows must not be empty. {name} has no bytes. Remove it, or write it again."
+        )
+    if kind == "csv":
+        place = sys.stdin.buffer.read() if path == STDIN else path
+        name = "stdin" if path == STDIN else name
+        options: dict[str, Any] = {"targets": targets, "as_text": as_text}
+        with damage_named(name):
+            return DelimitedRows(name, place, written, block_bytes=CSV_BLOCK_BYTES, **options)
+    if written.separator or written.encoding:
+        raise DataError(
+            f"A separator and an encoding are of CSV files. {path.name} is {kind}. Leave them out."
+        )
+    file = (ParquetRows if kind == "parquet" else IpcRows)(path, name)
+    file.look_at_targets(targets(file.columns))
+    return file
+
+
+def _files(path: Path) -> tuple[list[Path], Path]:
+    """The files at a path, and the folder in which they have their names."""
+    if path.is_file():
+        return [path], path.parent
+    if not path.is_dir():
+        raise DataError(
+            f"Rows must be in a file or a folder of files. There is no {path}. Check the path."
+        )
+    files = sorted(file for file in path.rglob("*") if _is_data(file, path))
+    # beside other files of data a .txt file says what they are
+    files = [file for file in files if not file.name.lower().endswith((".txt", ".txt.gz"))] or files
+    if not files:
+        raise DataError(
+            f"A folder of rows must hold {', '.join(SUFFIXES)} files. {path} holds none. Check the "
+            "path."
+        )
+    kinds = {str(format_of(file)) for file in files}
+    if len(kinds) > 1:
+        raise DataError(
+            f"A folder of rows must hold files of one kind. {path} holds "
+            f"{' and '.join(sorted(kinds))} files. Name one of them, or move the others."
+        )
+    return files, path
+
+
+def _is_data(file: Path, root: Path) -> bool:
+    """Not what tools keep in folders of data: names that begin with a dot or an underscore."""
+    parts = file.relative_to(root).parts
+    hidden = any(part.startswith((".", "_")) for part in parts)
+    return format_of(file) is not None and file.is_file() and not hidden
+
+
+def split_names(names: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Return names as they are where a column is called so, and else what lies between commas."""
+    each: list[str] = []
+    for name in names:
+        parts = [part.strip() for part in name.split(",")]
+        each += [name] if name in columns else [part for part in parts if part] or [name]
+    return each
+
+
+def _require_columns(
+    file: FileRows, names: Sequence[str], rule: str, used: Sequence[str] = ()
+) -> None:
+    """Raise DataError for a name that is no column; none of those ``used`` is meant."""
+    there = file.columns
+    missing = [name for name in names if name not in there]
+    if missing:
+        few = ", ".join(map(repr, there[:8])) + (", ..." if len(there) > 8 else "")
+        free = [name for name in there if name not in used]
+        raise DataError(
+            f"{rule}. {file.name} has no {missing[0]!r}; it has {few}. {hint(missing[0], free)}"
+        )
