@@ -70,42 +70,43 @@ in [benchmarks/tried.py](../benchmarks/tried.py) only. {muon}
 """
 
 AUTO = """\
-`ProtoPINVClassifier()` and `ProtoPINVRegressor()` choose by the shape of the data, and where that
-says too little by a short look at them; `model.config_` says what they chose. Whatever you give
-stays as given.
+`ProtoPINVClassifier()` and `ProtoPINVRegressor()` resolve what is `"auto"` from the shape of the
+data and, where that says too little, by screening a few architectures; `model.config_` has the
+values that were chosen. A parameter that you set stays as it is.
 
-**Kinds of networks.** What suits a table differs by more than one default can average out. So
-several kinds are trained for {look:g} % of their epochs, each with {folds} folds beside it, and the
-kind whose folds have the lowest loss on rows they have not seen is trained to its end. `effort`
-says how many kinds; *ridge* is for each prototype, *share* that of the usual number of prototypes.
+**Architectures.** What suits a table differs by more than one default can average out. So several
+candidates are trained for {look:g} % of their epochs, each in {folds}-fold cross-validation, and
+the one with the lowest out-of-fold loss is trained to its end. `effort` says how many candidates
+there are; *ridge* is for each prototype, *share* that of the usual number of prototypes.
 
 """
 BY_ROWS = """\
-**Sizes grow with the rows.** For the first kind, in a table with two classes:
+**Sizes grow with the rows.** For the first candidate, in a table with two classes:
 
 """
 RULES = """\
 - **Many classes**: at least {a_group} prototypes a class, up to {most_prototypes:,} in all.
-- **Imbalance**: prototypes are dealt evenly over the classes at the start, so the rarest has as
-  many as the most common; the loss is left alone and probabilities stay honest.
-- **Columns of a table**: columns with heavy tails are squashed by asinh around their median before
-  they are scaled, and a factor for every column is trained. From {few_columns} columns on layers
-  become wider, up to twice as wide. More than {most_columns:,} columns, or more than
+- **Imbalance**: prototypes start evenly over the classes, so the rarest has as many as the most
+  common; the loss is left alone and probabilities stay calibrated.
+- **Columns of a table**: columns with heavy tails are compressed by asinh around their median
+  before they are scaled, and a factor for every column is trained. From {few_columns} columns on
+  layers become wider, up to twice as wide. More than {most_columns:,} columns, or more than
   {few_columns} and more than there are rows, are scaled and projected by PCA to {components} at
   most instead. Images have one scale, PCA and layers twice as wide.
-- **Batches**: up to {full_rows:,} rows, all of them make one step; then about {batch:,} do, dealt
-  evenly. There are {batch_steps} steps at most where batches begin, and their number grows with the
-  square root of the rows; no fewer than {least_epochs} epochs are run. The warm-up takes
-  {warm_up:g} % of the epochs.
-- **Folds** need at least {folds_least} rows, and {folds_a_group} for each class on average; with
-  fewer, all epochs of one bank of the first kind are run. {folds_word} banks that leave out a fold
-  each are trained beside the one of all rows. They say after how many epochs to stop, and what is
-  predicted is the mean of all {members}. Above {folds_most:,} rows a tenth is held out instead.
-- **How sure to be**: labels of classes are smoothed by {smoothing:g} where rows are held out, and
-  what was held out says by how much to sharpen the outputs again.
-- **`effort="quick"`** tries one kind only, with {quick_prototypes:g} % of the prototypes and
-  {quick_width:g} % of the width, for {quick:g} % of the epochs. **`effort="best"`** trains
-  {best_members} banks instead of {members}, for {best:g} % of the epochs.
+- **Batches**: up to {full_rows:,} rows, a step takes all of them (full batch); then about
+  {batch:,}, in batches of even size. There are {batch_steps} steps at most where batches begin, and
+  their number grows with the square root of the rows; no fewer than {least_epochs} epochs are run.
+  The warm-up takes {warm_up:g} % of the epochs.
+- **Cross-validation** needs at least {folds_least} rows, and {folds_a_group} for each class on
+  average; with fewer, one bank of the first candidate is trained for all epochs. {folds_word} banks
+  that leave out a fold each are trained beside the one of all rows. Their out-of-fold loss selects
+  the number of epochs, and the ensemble of all {members} predicts. Above {folds_most:,} rows a
+  tenth is held out instead.
+- **Calibration**: labels of classes are smoothed by {smoothing:g} where rows are held out, and
+  temperature scaling on the held-out rows undoes its effect on probabilities.
+- **`effort="quick"`** has one candidate, with {quick_prototypes:g} % of the prototypes and
+  {quick_width:g} % of the width, for {quick:g} % of the epochs. **`effort="best"`** trains an
+  ensemble of {best_members} banks instead of {members}, for {best:g} % of the epochs.
 - **Rows on a GPU**, if more than {full_rows:,} and images or wider than a table, are bfloat16;
   solves and sums stay in float32.
 - **Up to {exact} rows** are trained on in float64.
@@ -257,7 +258,9 @@ def _recipes() -> list[str]:
         ]
         for architecture, names in efforts.items()
     ]
-    return markdown(["activation", "hidden layers", "ridge", "peak rate", "share", "effort"], rows)
+    return markdown(
+        ["activation", "hidden layers", "ridge", "peak learning rate", "share", "effort"], rows
+    )
 
 
 def _by_rows() -> list[str]:
@@ -278,7 +281,7 @@ def _by_rows() -> list[str]:
             ]
         )
     header = ["rows", "prototypes", "hidden", "ridge", "a step takes", "epochs at most"]
-    return markdown([*header, "peak rate", "banks averaged"], rows)
+    return markdown([*header, "peak learning rate", "members"], rows)
 
 
 def _resolved(n_rows: int) -> TrainConfig:

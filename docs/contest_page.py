@@ -54,8 +54,8 @@ TITLES: dict[Task, str] = {
 }
 WORTH = """\
 One rule of a quick fit changed at a time, on the development half; wins are those of the change.
-`effort="balanced"` looks at four kinds, and also trains longer, with more prototypes and wider
-layers. One seed more or less moves a table too, so look at many tables.
+`effort="balanced"` screens four architectures, and also trains longer, with more prototypes and
+wider layers. One seed more or less moves a table too, so look at many tables.
 """
 
 
@@ -66,24 +66,24 @@ smooth network needs many units for one step. Networks tend to win where the tar
 where columns act together.
 """
 TRIED = """\
-Tried on the development half and not kept: more kinds of networks than four, other ridges and rates
-for each, wider layers on small tables, a Huber loss for numbers by default (better medians, worse
-R2), the mean of the best three kinds (a little better, but it is no longer one plain network), all
-columns clipped as RealMLP does (level for classes, worse for numbers, see below;
-`scaling="clip"`), and a lower rate with batches.
+Tried on the development half and not kept: more than four architectures, other ridges and learning
+rates for each, wider layers on small tables, a Huber loss for regression by default (better
+medians, worse R2), an ensemble of the best three architectures (a little better, but it is no
+longer one plain network), all columns clipped as RealMLP does (level for classification, worse for
+regression, see below; `scaling="clip"`), and a lower learning rate with batches.
 """
 
 AFTERWARDS = """\
 Two rules were changed after this half had been scored, because of what it showed. Tables of more
 than 300 columns were projected by PCA, and `ames`, with 301, fell over that border; up to 1,000
 columns are now seen as they are. That concerns `ames` and `fars`. The log loss of *balanced* and
-*best* was above that of a linear model on `twonorm`, where a plane parts the classes; the smooth
-kind of network has no label smoothing now, and kinds are compared at their best sharpness, as was
-found on the development half. All figures here are from before; the half is not scored again.
+*best* was above that of a linear model on `twonorm`, where a plane separates the classes; the
+smooth architecture has no label smoothing now, and candidates are compared after temperature
+scaling, as was found on the development half. All figures here are from before; the half is not scored again.
 """
 EARLIER = """\
-This half was measured before batches were dealt evenly and before their rate became that of all
-rows; what the rules are worth, further below, was measured after.
+This half was measured before batches had an even size and before their learning rate became that
+of all rows; what the rules are worth, further below, was measured after.
 """
 
 

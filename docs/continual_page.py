@@ -47,7 +47,7 @@ a file by two lines.
 
 ## What is kept of the rows
 
-A *memory* takes the place of the rows. The features that the network sees are cut into the 48
+A *replay memory* takes the place of the rows. The features that the network sees are cut into the 48
 directions in which the first rows vary most, and the rest, the *tail*. Along the directions every
 class is a mixture of up to ten Gaussians, stored as sums: the number of rows, their weight, their
 mean and their scatter matrix, in float64. In the tail a class has a mean and a variance for every
@@ -65,21 +65,22 @@ of their own. Where there are too many, the two of a class whose union loses lea
    the two means in deviations (Mahalanobis), less what chance makes of it, as the share of both
    that a linear rule could tell apart. Rows of the same kind are at 0, rows of elsewhere near 1,
    and a class without new rows is at 1,
-2. draws rows from the memory, for each class as many as that says: none where new rows are like the
-   old ones, which then speak for them, and up to two for every new row and 2,000 at least where
-   they are not,
-3. asks the network that there was what it says of drawn rows. That is what they should be answered;
-   with a new class it is half of it, the other half being the row's own class,
+2. draws rows to replay from the memory, for each class in proportion: none where new rows are like
+   the old ones and stand for them, and up to two for every new row and 2,000 at least where they
+   are not,
+3. labels replayed rows with the predictions of the network before the update (knowledge
+   distillation); with a new class these are half of the label, the other half is the class for
+   which the row was drawn,
 4. grows every bank by ten prototypes for each new class,
-5. trains the banks on new and drawn rows. With a new class, or with rows from elsewhere, it takes
-   four tenths of the epochs of a fit at three tenths of its rate. With rows like those before it is
+5. trains the banks on new and replayed rows. With a new class, or with rows from elsewhere, it
+   takes four tenths of the epochs of a fit at three tenths of its rate. With rows like those before it is
    less: two to eight passes, at a rate that falls with the share of all rows so far that are new
    and with the share that came after the fit. A fitted network is hardly moved by a few more rows,
    and one that learns from many small calls keeps learning,
 6. predicts, after several calls with rows like those before, by the mean of the banks of about the
-   last ten calls; training goes on from the last one. Before each call its rows, which neither has
-   seen, are asked: if the last bank is clearly better on them, the world has changed, and the mean
-   begins anew. With a `decay` the mean forgets as much as the memory does,
+   last ten calls; training resumes from the last one. Before each call both are scored on its rows,
+   which neither has seen: if the last bank is clearly better, the distribution has shifted, and the
+   mean begins anew. With a `decay` the mean forgets as much as the memory does,
 7. adds the new rows to the memory.
 
 If anything is wrong with what was given, the model stays as it was.

@@ -1,6 +1,8 @@
 """The site names files of the repository, and asks no other host for anything."""
 
+import re
 import runpy
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,6 +27,18 @@ def test_files_of_the_repository_are_named() -> None:
 def test_pages_stay_links() -> None:
     for text, page in (("[x](cli.md)", "speed.md"), ("[x](../cli.md#y)", "api/rows.md")):
         assert as_shown(text, page) == text
+
+
+def test_members_in_the_api_pages_are_there() -> None:
+    for page in sorted((ROOT / "docs" / "api").glob("*.md")):
+        blocks = page.read_text(encoding="utf-8").split("\n::: ")[1:]
+        for block in blocks:
+            module, _, name = block.split("\n", 1)[0].strip().rpartition(".")
+            thing = getattr(import_module(module), name)
+            fields = getattr(thing, "__dataclass_fields__", {})
+            listed = re.search(r"members: \[(.+?)\]", block)
+            for member in listed[1].split(", ") if listed else ():
+                assert hasattr(thing, member) or member in fields, f"{page.name}: {name}.{member}"
 
 
 def test_a_file_that_is_not_there_is_an_error() -> None:
