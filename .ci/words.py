@@ -47,9 +47,7 @@ def main(folders: list[str]) -> int:
         for name in public(tree):
             places[name].append(str(path.relative_to(ROOT.parent)))
     lines = [
-        line
-        for path, tree in trees.items()
-        for line in faults(path.relative_to(ROOT.parent), tree)
+        line for path, tree in trees.items() for line in faults(path.relative_to(ROOT.parent), tree)
     ]
     lines += [
         f"{' and '.join(paths)}: {name} is defined once"

@@ -79,7 +79,8 @@ than 300 columns were projected by PCA, and `ames`, with 301, fell over that bor
 columns are now seen as they are. That concerns `ames` and `fars`. The log loss of *balanced* and
 *best* was above that of a linear model on `twonorm`, where a plane separates the classes; the
 smooth architecture has no label smoothing now, and candidates are compared after temperature
-scaling, as was found on the development half. All figures here are from before; the half is not scored again.
+scaling, as was found on the development half. All figures here are from before; the half is not
+scored again.
 """
 EARLIER = """\
 This half was measured before batches had an even size and before their learning rate became that

@@ -47,10 +47,10 @@ a file by two lines.
 
 ## What is kept of the rows
 
-A *replay memory* takes the place of the rows. The features that the network sees are cut into the 48
-directions in which the first rows vary most, and the rest, the *tail*. Along the directions every
-class is a mixture of up to ten Gaussians, stored as sums: the number of rows, their weight, their
-mean and their scatter matrix, in float64. In the tail a class has a mean and a variance for every
+A *replay memory* takes the place of the rows. The features that the network sees are cut into the
+48 directions in which the first rows vary most, and the rest, the *tail*. Along the directions
+every class is a mixture of up to ten Gaussians, stored as sums: the number of rows, their weight,
+their mean and their scatter matrix, in float64. In the tail a class has a mean and a variance for every
 feature. No rows are stored: a Gaussian stands for 25 rows at least, unless a class has fewer.
 A model file holds no training rows either, unless `save(path, examples=True)` asks for them;
 `save(path, memory=False)` leaves the memory out too.
@@ -73,10 +73,10 @@ of their own. Where there are too many, the two of a class whose union loses lea
    which the row was drawn,
 4. grows every bank by ten prototypes for each new class,
 5. trains the banks on new and replayed rows. With a new class, or with rows from elsewhere, it
-   takes four tenths of the epochs of a fit at three tenths of its rate. With rows like those before it is
-   less: two to eight passes, at a rate that falls with the share of all rows so far that are new
-   and with the share that came after the fit. A fitted network is hardly moved by a few more rows,
-   and one that learns from many small calls keeps learning,
+   takes four tenths of the epochs of a fit at three tenths of its rate. With rows like those before
+   it is less: two to eight passes, at a rate that falls with the share of all rows so far that are
+   new and with the share that came after the fit. A fitted network is hardly moved by a few more
+   rows, and one that learns from many small calls keeps learning,
 6. predicts, after several calls with rows like those before, by the mean of the banks of about the
    last ten calls; training resumes from the last one. Before each call both are scored on its rows,
    which neither has seen: if the last bank is clearly better, the distribution has shifted, and the

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
-from protopinv.train.source import Source, moved_to
+from configs import concrete
 
 from benchmarks.baselines.mlp import MLPBaselineClassifier
 from benchmarks.baselines.random_hidden import RandomHiddenClassifier
@@ -20,9 +20,11 @@ from protopinv.solve.cholesky import invert
 from protopinv.train.bank_step import BankStep
 from protopinv.train.capture import CapturedStep
 from protopinv.train.config import TrainConfig
+from protopinv.train.data import ArrayData
 from protopinv.train.loop import EpochReport, train
 from protopinv.train.prepare import first_banks, prepare
 from protopinv.train.rows import Rows
+from protopinv.train.view import moved_to
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a GPU that torch can use"
@@ -127,29 +129,17 @@ CONFIGS = [
 def digits_step(
     options: dict[str, object], members: int = 1, objective: Objective | None = None
 ) -> tuple[BankStep, Rows]:
-    """A step of as many members, each with a seed, a rate and a smoothing of its own."""
+    """A step of as many members, each with a seed of its own."""
     objective = Classes(np.arange(10)) if objective is None else objective
-    chosen = {"lr": 0.05, "label_smoothing": 0.0, **options}
-    configs = [
-        TrainConfig(
-            scaling="global",
-            **{
-                **chosen,
-                "lr": chosen["lr"] / (1 + number),
-                "label_smoothing": chosen["label_smoothing"] + 0.1 * number,
-            },
-        )
-        for number in range(members)
-    ]
+    config = concrete(**{"scaling": "global", **options})
     data, device = load_data("digits", split="train"), torch.device("cuda")
     targets = {"accuracy": data.y, "R2": data.y[:, None] - 4.5}.get(
         objective.measure, np.eye(10, dtype=np.float32)[data.y]
     )
-    source = Source(data.X, targets, objective)
-    rows = prepare(source, configs[0], device, seed=0).rows
-    bank = first_banks(rows, objective, configs, range(members))
+    rows = prepare(ArrayData(data.X, targets, objective), config, device, seed=0).rows
+    bank = first_banks(rows, objective, config, range(members))
     generator = torch.Generator(device).manual_seed(0)
-    return BankStep(bank, configs, objective, generator=generator, chunk=500), rows
+    return BankStep(bank, [config] * members, objective, generator=generator, chunk=500), rows
 
 
 OBJECTIVES = [Classes(np.arange(10)), Labels(10), Numbers((4.5,), (3.0,), (1.0,))]
@@ -195,17 +185,17 @@ def test_a_captured_step_equals_an_eager_one(
 
 
 def blobs_step(rows: Rows, config: TrainConfig, members: int = 1) -> BankStep:
-    objective, configs = Classes(np.arange(3)), [config] * members
-    bank = first_banks(rows, objective, configs, range(members))
+    objective = Classes(np.arange(3))
+    bank = first_banks(rows, objective, config, range(members))
     generator = torch.Generator("cuda").manual_seed(0)
-    return BankStep(bank, configs, objective, generator=generator)
+    return BankStep(bank, [config] * members, objective, generator=generator)
 
 
 def test_a_member_that_fails_on_a_gpu_is_skipped_alone(blobs) -> None:
     """The bank of one is poisoned on the way; the others take the steps they would have taken."""
     X, y = (torch.from_numpy(array).cuda() for array in blobs)
     rows = Rows(X.float(), y)
-    config = TrainConfig(n_prototypes=12, hidden_sizes=8, max_epochs=40)
+    config = concrete(n_prototypes=12, hidden_sizes=8, max_epochs=40)
     poisoned, plain = (blobs_step(rows, config, members=3) for _ in range(2))
 
     def poison(report: EpochReport) -> None:
@@ -225,7 +215,7 @@ def test_a_replay_that_fails_is_skipped_and_the_rate_is_cut(blobs) -> None:
     """One poisoned row: its mini-batch fails in every epoch, long after the step was captured."""
     X, y = (torch.from_numpy(array).cuda() for array in blobs)
     rows = Rows(X.float().clone(), y)
-    config = TrainConfig(n_prototypes=12, hidden_sizes=8, max_epochs=12, batch_size=18)
+    config = concrete(n_prototypes=12, hidden_sizes=8, max_epochs=12, batch_size=18)
     step = blobs_step(rows, config)
 
     def poison(report: EpochReport) -> None:
@@ -241,7 +231,7 @@ def test_a_replay_that_fails_is_skipped_and_the_rate_is_cut(blobs) -> None:
 def test_a_captured_step_falls_back_when_its_solve_fails(blobs) -> None:
     X, y = (torch.from_numpy(array).cuda() for array in blobs)
     rows = Rows(X.float(), y)
-    config = TrainConfig(n_prototypes=12, hidden_sizes=40, max_epochs=60, ridge=1e-6)
+    config = concrete(n_prototypes=12, hidden_sizes=40, max_epochs=60, ridge=1e-6)
     step = blobs_step(rows, config)
 
     def make_twins(report: EpochReport) -> None:
@@ -297,8 +287,8 @@ SEED_WITHOUT_TIES = 1
 @pytest.mark.parametrize("stem", ["none", "pca", "kmeans", "random"])
 def test_stems_and_copies_are_those_of_the_host(stem: str) -> None:
     data = load_data("digits", split="train")
-    source = Source(data.X[:300], data.y[:300], Classes(np.arange(10)))
-    config = TrainConfig(
+    source = ArrayData(data.X[:300], data.y[:300], Classes(np.arange(10)))
+    config = concrete(
         stem=stem,
         stem_filters=8,
         stem_patch=3,
@@ -321,13 +311,13 @@ def test_rows_arrive_alike_at_once_and_in_pieces(dtype: str, monkeypatch) -> Non
     data = load_data("digits", split="train")
     reversed_rows = data.X[::-1].astype(dtype)[::-1]
     reversed_rows.flags.writeable = False
-    source = Source(reversed_rows, data.y, Classes(np.arange(10)))
-    config, gpu = TrainConfig(scaling="global", n_components=20), torch.device("cuda")
     held_out = np.arange(5, 300, 7)
-    at_once = prepare(source, config, gpu, seed=0, held_out=held_out)
-    monkeypatch.setattr("protopinv.train.source.MOST_OF_FREE", 0.0)
+    source = ArrayData(reversed_rows, data.y, Classes(np.arange(10)), held_out=held_out)
+    config, gpu = concrete(scaling="global", n_components=20), torch.device("cuda")
+    at_once = prepare(source, config, gpu, seed=0)
+    monkeypatch.setattr("protopinv.train.view.MOST_OF_FREE", 0.0)
     assert moved_to(gpu, data.X) is None
-    in_pieces = prepare(source, config, gpu, seed=0, held_out=held_out)
+    in_pieces = prepare(source, config, gpu, seed=0)
     for one, other in ((at_once.rows, in_pieces.rows), (at_once.validation, in_pieces.validation)):
         assert torch.equal(one.X, other.X)
         assert torch.equal(one.y, other.y)

@@ -7,7 +7,6 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
-from protopinv.estimators.parameters import COPIES, STEM
 from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -17,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from protopinv import ConvStem, ImageCopies, ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.data import load_data
 from protopinv.errors import ConfigError
+from protopinv.estimators.parameters import COPIES, STEM
 from protopinv.model.fitting import hold_out
 from protopinv.network import propagate
 from protopinv.train.config import FIELDS, TrainConfig

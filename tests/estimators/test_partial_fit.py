@@ -354,7 +354,7 @@ def test_a_long_source_is_learned_whole_or_not_at_all(five, fitted) -> None:
     X = X.copy()
     X[-1] = np.nan
     attributes = dict(vars(fitted))
-    with pytest.raises(DataError, match="must be finite numbers.* holds nan"):
+    with pytest.raises(DataError, match=r"must be finite numbers.* holds nan"):
         fitted.partial_fit(ArrayRows(X, y, memory=0))
     assert vars(fitted) == attributes
 

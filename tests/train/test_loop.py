@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from configs import concrete
 from sklearn.datasets import load_iris
 
 from protopinv import ProtoPINVClassifier
@@ -58,7 +59,7 @@ def run(
     observer: Callable[[EpochReport], None] | None = None,
     **options: object,
 ) -> tuple[Bank, History]:
-    config = TrainConfig(hidden_sizes=(32,), **options)
+    config = concrete(hidden_sizes=(32,), **options)
     bank = (bank or fresh_bank(rows)).snapshot()
     step = BankStep(bank, [config], CLASSES, generator=torch.Generator().manual_seed(0))
     clock = time.perf_counter
@@ -104,7 +105,7 @@ def test_early_stopping_restores_the_best_bank() -> None:
     assert history.kept_score == max(scores)
     again, _ = run(rows, validation=validation, max_epochs=400, lr=0.3)
     assert not torch.equal(bank.inputs, again.inputs)
-    one_more = TrainConfig(hidden_sizes=(32,))
+    one_more = concrete(hidden_sizes=(32,))
     assert _score(bank, validation, one_more) == pytest.approx(max(scores))
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from configs import concrete
 from torch.nn.functional import cross_entropy
 
 from protopinv.bank import Bank, population, start_bank
@@ -12,7 +13,6 @@ from protopinv.network import Architecture, designs_of, propagate, solve_weights
 from protopinv.objective import Classes
 from protopinv.solve import spread
 from protopinv.train.bank_step import BankStep
-from protopinv.train.config import TrainConfig
 from protopinv.train.data_pass import data_pass, evaluate
 from protopinv.train.rows import CPU_CHUNK_BYTES, CPU_CHUNK_MOST, Rows, chunk_rows
 
@@ -43,7 +43,7 @@ def objective(smoothing: float = 0.0) -> Classes:
 
 
 def step_of(bank: Bank, chunk: int = 100, **options: object) -> BankStep:
-    config = TrainConfig(hidden_sizes=(6, 4), activation="tanh", **options)
+    config = concrete(hidden_sizes=(6, 4), activation="tanh", **options)
     generator = torch.Generator().manual_seed(0)
     return BankStep(bank, [config], objective(), chunk=chunk, generator=generator)
 

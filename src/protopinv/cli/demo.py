@@ -21,9 +21,7 @@ def demo(as_json: AsJson = False) -> None:
     from protopinv.data import load_data
 
     training, test = load_data("digits", split="train"), load_data("digits", split="test")
-    estimator = ProtoPINVClassifier(
-        scaling="global", input_noise=0.4, random_state=0, verbose=1
-    )
+    estimator = ProtoPINVClassifier(scaling="global", input_noise=0.4, random_state=0, verbose=1)
     estimator.fit(training.X, training.y)
     result = evaluation.evaluate(estimator, test.X, test.y)
     if not as_json:

@@ -245,7 +245,9 @@ def _first_targets(source: "RowSource | None") -> "Dataset":
         raise AssertionError("rows come from somewhere")
     blocks = source.blocks[:: max(1, len(source.blocks) // BLOCKS_FOR_TASK)]
     n_rows = ROWS_FOR_TASK // BLOCKS_FOR_TASK
-    starts = (islice(source.read(block, n_rows, features=False), 1) for block in blocks[:BLOCKS_FOR_TASK])
+    starts = (
+        islice(source.read(block, n_rows, features=False), 1) for block in blocks[:BLOCKS_FOR_TASK]
+    )
     pieces = [piece for start in starts for piece in start]
     y: Any = np.concatenate([np.asarray(piece.y) for piece in pieces])
     n_targets = 1 if source.is_column else y.shape[1]

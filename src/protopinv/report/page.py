@@ -270,8 +270,8 @@ def _hardest(judged: Predictions, X: Any) -> list[dict[str, str]]:
         row = {"row": f"{place + 1}", "loss": number(float(judged.losses[place]))}
         if X is not None:
             values = _row_text(X, place)
-            row["truth"] = answer_text(objective, judged.truth[place].tolist())
-            row["prediction"] = answer_text(objective, judged.predicted[place].tolist())
+            for name, answers in (("truth", judged.truth), ("prediction", judged.predicted)):
+                row[name] = answer_text(objective, answers[place : place + 1].tolist()[0])
             row["values"] = values if len(values) < 400 else values[:400] + " ..."
         rows.append(row)
     return rows
