@@ -50,8 +50,8 @@ a file by two lines.
 A *replay memory* takes the place of the rows. The features that the network sees are cut into the
 48 directions in which the first rows vary most, and the rest, the *tail*. Along the directions
 every class is a mixture of up to ten Gaussians, stored as sums: the number of rows, their weight,
-their mean and their scatter matrix, in float64. In the tail a class has a mean and a variance for every
-feature. No rows are stored: a Gaussian stands for 25 rows at least, unless a class has fewer.
+their mean and their scatter matrix, in float64. In the tail a class has a mean and a variance for
+every feature. No rows are stored: a Gaussian stands for 25 rows at least, unless a class has fewer.
 A model file holds no training rows either, unless `save(path, examples=True)` asks for them;
 `save(path, memory=False)` leaves the memory out too.
 

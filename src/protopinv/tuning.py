@@ -348,7 +348,7 @@ class _Objective:
     def _score_of_folds(self, trial: Any, model: Estimator) -> float:
         """What the folds say on average at the epoch that they chose."""
         self._fit(model, slice(None), self._watch(trial, THE_FOLDS))
-        score = model.history_.kept_score
+        score: float | None = model.history_.kept_score
         if score is None:
             raise TrainingError("A trial needs an epoch at its end. This one has none.")
         return score

@@ -136,10 +136,10 @@ class Parameters(BaseEstimator):
     row_dtype: str = TrainConfig.row_dtype
     memory: int | str = AUTO
     max_prototypes: int | None = None
-    warm_start: bool = False
+    warm_start: Any = False
     device: str = AUTO
     random_state: Any = None
-    verbose: int = 0
+    verbose: Any = 0
 
     def config(self) -> TrainConfig:
         """The hyperparameters, validated: ConfigError for one outside its range.

@@ -88,9 +88,9 @@ def prepare(
     features = fit_features(data, front, config, device) if fitted is None else fitted[1].to(device)
     exact, dtype = number_types(config)
     view = View(front, features, data.objective, dtype, device)
-    rows = data.rows(view, distortions_of(config, len(data.training), seed))
+    rows: Any = data.rows(view, distortions_of(config, len(data.training), seed))
     sample, masses = data.sample(rows), data.masses()
-    held = data.held_rows(View(front, features, data.objective, exact, device))
+    held: Any = data.held_rows(View(front, features, data.objective, exact, device))
     if held is not None:
         judged, rows = data.judged(held), data.resident(rows)
         return Prepared(front, features, rows, data.resident(held), sample, judged, masses)
@@ -100,8 +100,8 @@ def prepare(
     return Prepared(front, features, rows, None, sample, None, masses, cross)
 
 
-def _crossed(data: Data, rows: AnyRows, n_full: int) -> tuple[AnyRows, Rows, Rows] | None:
-    crossed = data.cross(rows, n_full)
+def _crossed(data: Data, rows: Any, n_full: int) -> tuple[AnyRows, Rows, Rows] | None:
+    crossed: Any = data.cross(rows, n_full)
     return None if crossed is None else (data.resident(crossed[0]), *crossed[1:])
 
 
@@ -154,9 +154,15 @@ def noise_generator(seed: int, device: torch.device, rank: int | None = None) ->
 def distortions_of(config: TrainConfig, n: int, seed: int) -> list[Distortion]:
     """One for each copy of n images that is asked for, all from one stream."""
     generator = Generator().manual_seed(stream(seed, FOR_COPIES))
-    settings = {"shift": config.copy_shift, "bend": config.copy_bend, "mirror": config.copy_mirror}
     return [
-        Distortion(n, config.image, **settings, generator=generator)
+        Distortion(
+            n,
+            config.image,
+            shift=config.copy_shift,
+            bend=config.copy_bend,
+            mirror=config.copy_mirror,
+            generator=generator,
+        )
         for _ in range(config.image_copies)
     ]
 

@@ -49,7 +49,7 @@ class LabelCounts(Targets):
 
     def __init__(self) -> None:
         self.labels: NDArray[Any] = np.empty(0, dtype=object)
-        self.mass: NDArray[np.float64] = np.empty(0)
+        self.mass: NDArray[Any] = np.empty(0)
 
     def add(self, y: NDArray[Any], mass: NDArray[np.float64], where: str) -> None:
         """Count labels of one kind; one of which no row counts is none."""
@@ -61,7 +61,7 @@ class LabelCounts(Targets):
             raise _mixed(where) from error
         if labels.dtype.kind == "O":
             labels = _of_one_kind(labels, where)
-        sums = np.bincount(codes, mass, len(labels))
+        sums: NDArray[Any] = np.bincount(codes, mass, len(labels))
         self._join(labels[sums > 0], sums[sums > 0])
         if len(self.labels) > MOST_LABELS:
             raise DataError(
@@ -76,7 +76,7 @@ class LabelCounts(Targets):
             total._join(other.labels, other.mass)
         return total
 
-    def _join(self, labels: NDArray[Any], mass: NDArray[np.float64]) -> None:
+    def _join(self, labels: NDArray[Any], mass: NDArray[Any]) -> None:
         """Add labels, each of which occurs once."""
         if not len(self.labels):
             self.labels, self.mass = labels, mass
