@@ -352,6 +352,18 @@ def against(
 
 
 @study
+def kernels(
+    records: "Records",
+    repeats: Annotated[int, typer.Option(help="Turns of which the median is taken.")] = 15,
+) -> Shown:
+    """Triton kernels against torch.compile and CUDA graphs alone, on a GPU."""
+    from benchmarks.speed.kernels import kernels_table, measure_kernels
+
+    record = measure_kernels(records, repeats=repeats).content
+    return record, kernels_table(record)
+
+
+@study
 def trace(
     records: "Records",
     before: Annotated[
