@@ -1,7 +1,7 @@
 """What our Triton kernels are worth: a captured step with them, by torch.compile, and by neither.
 
-All steps are CUDA graphs. Each of our kernels is also replaced alone, once by the operations of torch
-and once by a function that torch.compile turns into kernels.
+All steps are CUDA graphs. Each of our kernels is also replaced alone, once by the operations of
+torch and once by a function that torch.compile turns into kernels.
 """
 
 from collections.abc import Callable, Iterator, Mapping
