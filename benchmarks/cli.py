@@ -81,7 +81,7 @@ def some(**texts: str) -> dict[str, Any]:
 
 def device_type(device: str) -> str:
     """The kind of the device that is used."""
-    from protopinv.train.devices import resolve_device
+    from protopinv.train.machine import resolve_device
 
     return resolve_device(device).type
 

@@ -15,11 +15,11 @@ from torch import Generator, Tensor
 from protopinv.bank import Bank, population
 from protopinv.errors import ConfigError
 from protopinv.objective import Objective
-from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.optimizer import OPTIMIZERS, Gradients, Optimizer
 from protopinv.train.prepare import first_banks
 from protopinv.train.rows import Rows
+from protopinv.train.step import BankStep
 
 # Hyperparameters that members may differ in: none of them changes the shape of the work.
 STARTS = ("ridge", "learn_ridge", "hidden_scale", "input_init", "output_init")

@@ -23,7 +23,6 @@ from protopinv.bank import Bank, population
 from protopinv.errors import ConfigError, TrainingError
 from protopinv.model import Model
 from protopinv.model.fitting import shape_of
-from protopinv.train.bank_step import BankStep
 from protopinv.train.capture import WARM_UP, CapturedStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.data import ArrayData
@@ -32,7 +31,7 @@ from protopinv.train.loop import EpochReport, Observer, train
 from protopinv.train.prepare import first_banks, noise_generator, prepare
 from protopinv.train.resolve import have_one_unit, resolved
 from protopinv.train.rows import Rows
-from protopinv.train.step import Step
+from protopinv.train.step import BankStep, Step
 from protopinv.train.training import merged_network
 
 # More would leave little of a GPU's memory for chunks of rows, and lose more when interrupted.

@@ -22,10 +22,10 @@ from benchmarks.tasks import DATASETS, NAMES, load_task
 from benchmarks.text import markdown, percent
 from benchmarks.training import first_step, projected_rows
 from protopinv.bank import Bank
-from protopinv.train.bank_step import BankStep
 from protopinv.train.data_pass import data_pass
 from protopinv.train.loop import train
 from protopinv.train.rows import Rows
+from protopinv.train.step import BankStep
 
 # The winners of the recorded search for the paper's table with input noise.
 BASE: dict[str, Parameters] = {

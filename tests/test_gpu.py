@@ -17,14 +17,14 @@ from protopinv.kernels import switched_off
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.solve import ridge_solve
 from protopinv.solve.cholesky import invert
-from protopinv.train.bank_step import BankStep
 from protopinv.train.capture import CapturedStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.data import ArrayData
 from protopinv.train.loop import EpochReport, train
 from protopinv.train.prepare import first_banks, prepare
 from protopinv.train.rows import Rows
-from protopinv.train.view import moved_to
+from protopinv.train.step import BankStep
+from protopinv.train.streamed import moved_to
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a GPU that torch can use"
@@ -315,7 +315,7 @@ def test_rows_arrive_alike_at_once_and_in_pieces(dtype: str, monkeypatch) -> Non
     source = ArrayData(reversed_rows, data.y, Classes(np.arange(10)), held_out=held_out)
     config, gpu = concrete(scaling="global", n_components=20), torch.device("cuda")
     at_once = prepare(source, config, gpu, seed=0)
-    monkeypatch.setattr("protopinv.train.view.MOST_OF_FREE", 0.0)
+    monkeypatch.setattr("protopinv.train.streamed.MOST_OF_FREE", 0.0)
     assert moved_to(gpu, data.X) is None
     in_pieces = prepare(source, config, gpu, seed=0)
     for one, other in ((at_once.rows, in_pieces.rows), (at_once.validation, in_pieces.validation)):

@@ -8,8 +8,8 @@ from configs import concrete
 from benchmarks.speed.steps import PaperListing
 from protopinv.bank import population, start_bank
 from protopinv.objective import Classes
-from protopinv.train.bank_step import BankStep
 from protopinv.train.rows import Rows
+from protopinv.train.step import BankStep
 
 
 def test_ten_epochs_of_the_listing_are_ten_steps_of_ours(generator: torch.Generator) -> None:

@@ -24,14 +24,13 @@ from protopinv.model.fitting import candidates, hold_out, memory_named, shape_of
 from protopinv.network import Network
 from protopinv.objective import Objective
 from protopinv.train.config import TrainConfig, is_auto
-from protopinv.train.devices import resolve_device
 from protopinv.train.loop import Observer, train
+from protopinv.train.machine import resolve_device, threads_for
 from protopinv.train.optimizer import Block
 from protopinv.train.prepare import noise_generator, prepare
 from protopinv.train.progress import progress
 from protopinv.train.resolve import have_one_unit
 from protopinv.train.step import Step
-from protopinv.train.threads import threads_for
 
 # What "auto" means for an MLP, where that is not what it means for a bank.
 OWN: dict[str, Any] = {"early_stopping": False, "lr": 1e-3, "activation": "relu"}

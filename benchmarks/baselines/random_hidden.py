@@ -18,9 +18,9 @@ from protopinv.objective import Classes
 from protopinv.solve import solve_gram
 from protopinv.train.config import SMALLEST, TrainConfig
 from protopinv.train.data import ArrayData
-from protopinv.train.devices import resolve_device
+from protopinv.train.machine import resolve_device
 from protopinv.train.prepare import fit_features
-from protopinv.train.view import as_tensor, piece_rows
+from protopinv.train.streamed import as_tensor, piece_rows
 
 Bias = Callable[[int, float, Generator], Tensor]
 

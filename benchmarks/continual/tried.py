@@ -15,7 +15,6 @@ from protopinv.continual import replay, update
 from protopinv.continual.banks import through
 from protopinv.memory import Memory
 from protopinv.memory import memory as memories
-from protopinv.train.bank_step import architecture_of
 
 Build = Callable[[int, str], Learner]
 # How far from a prototype rows are drawn, in deviations of all prototypes.
@@ -79,7 +78,7 @@ class HiddenRidge(RidgeOnUnits):
     def _units(self, X: NDArray[Any]) -> Tensor:
         Z = self.model.features_.project(torch.from_numpy(X.astype(np.float64)))
         bank, config = self.model.bank_.members([0]), self.model.config_
-        H = torch.relu(through(bank, architecture_of(config), Z)[-2][0])
+        H = torch.relu(through(bank, config.architecture, Z)[-2][0])
         return torch.cat([H, H.new_ones(len(H), 1)], 1)
 
 

@@ -23,7 +23,6 @@ from protopinv.bank import Bank
 from protopinv.diagnose import Diagnosis, LayerDiagnosis, TracePoint, diagnose
 from protopinv.model import Model
 from protopinv.network import ACTIVATIONS, Network, dense, solve_weights, with_bias
-from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
 
@@ -128,7 +127,7 @@ def cell_of_run(
     if extras.curves:
         cell["every_epoch"] = [round(score, 4) for score in model.history.validation_score]
     if extras.gaps:
-        diagnosis = diagnose(bank, architecture_of(model.config))
+        diagnosis = diagnose(bank, model.config.architecture)
         train = _outputs(model, rows, train_rows, device)
         gaps = measure_generalisation(model.network, diagnosis, train, held_out)
         cell |= {"train": 1 - train.error, "layers": _summaries(diagnosis)}
@@ -162,7 +161,7 @@ def layer_misses(bank: Bank, config: TrainConfig) -> dict[str, list[float]]:
     ``own`` is what the layer's ridge leaves, with exact targets before it; ``all`` is what has
     gathered on the way from the prototype inputs.
     """
-    architecture = architecture_of(config)
+    architecture = config.architecture
     exact = bank.to("cpu", torch.float64)
     weights = solve_weights(exact, architecture).weights
     activate = ACTIVATIONS[config.activation]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import torch
+from protopinv.train.cross import crossed
 from torch import Tensor
 from torch.nn import functional
 
@@ -21,10 +22,9 @@ from benchmarks.timing import medians
 from benchmarks.training import ready_step
 from protopinv.kernels.building import want_kernels
 from protopinv.objective import Classes
-from protopinv.train.bank_step import BankStep
-from protopinv.train.cross import crossed
 from protopinv.train.prepare import first_banks
 from protopinv.train.rows import Rows
+from protopinv.train.step import BankStep
 
 # Where each kernel is asked for.
 PLACES = {

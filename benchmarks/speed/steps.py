@@ -17,11 +17,10 @@ from benchmarks.timing import Machine, by_part, medians, seconds
 from benchmarks.training import SOME_RATE, first_step, projected_rows, ready_step
 from protopinv.kernels import switched_off
 from protopinv.kernels.bfloat16 import fast_bfloat16
-from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import train
 from protopinv.train.rows import Rows
-from protopinv.train.step import Step
+from protopinv.train.step import BankStep, Step
 
 PAPER: Parameters = {**SHAPE, "lr": 0.05, "ridge": 10.0}
 PLAIN = {"row_dtype": "same"}

@@ -18,7 +18,6 @@ from protopinv.bank import Bank
 from protopinv.errors import ConfigError
 from protopinv.network import Architecture, designs_of, targets_of
 from protopinv.solve import ridge_solve
-from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import EpochReport
 
@@ -218,16 +217,16 @@ class Trace:
             raise ConfigError(
                 "A trace watches a bank. This training has none. Use it with ProtoPINVClassifier."
             )
-        if report.look is None and not self.points:
+        if report.candidate is None and not self.points:
             self.points.extend(self.looks.get(report.config, ()))
         if report.epoch % self.every:
             return
         bank = report.state.member(0)
         outputs = bank.outputs.detach().cpu()
         counts = outputs.argmax(dim=1).bincount(minlength=outputs.shape[1])
-        diagnosis = diagnose(bank, architecture_of(report.config))
+        diagnosis = diagnose(bank, report.config.architecture)
         point = TracePoint(report.epoch, diagnosis, tuple(counts.tolist()))
-        if report.look is None:
+        if report.candidate is None:
             self.points.append(point)
         else:
             self.looks.setdefault(report.config, []).append(point)

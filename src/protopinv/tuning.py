@@ -19,8 +19,8 @@ from protopinv.optional import require
 from protopinv.rows import digest
 from protopinv.tables import frame_columns, is_frame
 from protopinv.train.config import is_auto
-from protopinv.train.interrupts import control_c
 from protopinv.train.loop import EpochReport, Observer
+from protopinv.train.machine import control_c
 from protopinv.train.resolve import FOLDS, FULL_BATCH_ROWS, folds_serve
 
 # The number changes with the default space: an old study cannot go on in a new one.
@@ -373,7 +373,7 @@ class _Objective:
         """Tells the pruner how it goes, by the members that hold rows out."""
 
         def observe(report: EpochReport) -> None:
-            if report.look is not None:
+            if report.candidate is not None:
                 return
             now, before = (REPORTS * (report.epoch + n) // report.n_epochs for n in (1, 0))
             if now == before or report.validation_score is None:

@@ -46,7 +46,7 @@ class Listener(Callback):
         self.told.append(start)
 
     def on_epoch_end(self, report: EpochReport) -> None:
-        self.told.append((report.look, report.epoch, report.means(), report.lr))
+        self.told.append((report.candidate, report.epoch, report.means(), report.lr))
 
     def on_train_end(self, model: Any) -> None:
         self.told.append(model)

@@ -22,7 +22,6 @@ from protopinv.diagnose import (
 )
 from protopinv.errors import ConfigError
 from protopinv.solve import ridge_solve, spread
-from protopinv.train.bank_step import architecture_of
 
 SHAPES = [(6, 10), (10, 6), (8, 8)]
 
@@ -234,6 +233,6 @@ def test_a_model_is_diagnosed_by_what_was_used_not_by_what_was_set_later(blobs) 
     model.set_params(activation="relu", temperature=0.5, normalize_inputs=True)
     assert model.diagnose() == found
     assert model.check_lemma() == moved
-    again = diagnose(model.bank_.member(0), architecture_of(model.config_))
+    again = diagnose(model.bank_.member(0), model.config_.architecture)
     assert again == found
-    assert diagnose(model.bank_.member(0), architecture_of(model.config())) != found
+    assert diagnose(model.bank_.member(0), model.config().architecture) != found

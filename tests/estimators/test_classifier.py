@@ -168,7 +168,6 @@ def test_folding_changes_no_prediction(blobs, members: int) -> None:
     With several members it is their mean.
     """
     from protopinv.network import solve_weights
-    from protopinv.train.bank_step import architecture_of
 
     X, y = blobs
     model = quick(projection="pls", hidden_sizes=(9, 7), learn_scale=True, n_members=members)
@@ -177,7 +176,7 @@ def test_folding_changes_no_prediction(blobs, members: int) -> None:
     seen = model.features_.project(torch.from_numpy(X))
     unfolded = []
     for number in range(members):
-        weights = solve_weights(bank.member(number), architecture_of(model.config_)).weights
+        weights = solve_weights(bank.member(number), model.config_.architecture).weights
         unfolded.append(propagate(seen, weights, "relu"))
     expected = torch.stack(unfolded).mean(0).numpy()
     answers = model.decision_function(X)

@@ -23,7 +23,7 @@ from protopinv.kernels.sweep import sweep_inverse
 from protopinv.kernels.verdict import verdict
 from protopinv.network import ACTIVATIONS
 from protopinv.solve.cholesky import invert
-from protopinv.train.activations import IN_PLACE
+from protopinv.train.data_pass import IN_PLACE
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -5,7 +5,7 @@ import torch
 from torch import Generator
 
 from protopinv.network import ACTIVATIONS
-from protopinv.train.activations import IN_PLACE
+from protopinv.train.data_pass import IN_PLACE
 
 
 @pytest.mark.parametrize("activation", IN_PLACE)

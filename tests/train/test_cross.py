@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 import torch
 from configs import concrete
+from protopinv.train.cross import LEAST_PATIENCE, EpochChoice, crossed, deal_folds
 from trainings import train_model
 
 from benchmarks.baselines.mlp import MLPBaselineClassifier
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ConfigError
 from protopinv.objective import Classes
-from protopinv.train.bank_step import BankStep
-from protopinv.train.cross import LEAST_PATIENCE, EpochChoice, crossed, deal_folds
 from protopinv.train.data import ArrayData
 from protopinv.train.loop import EpochReport, train
 from protopinv.train.prepare import first_banks
 from protopinv.train.rows import Rows
+from protopinv.train.step import BankStep
 
 
 def test_folds_hold_every_row_once_and_every_class_evenly() -> None:

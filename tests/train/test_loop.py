@@ -17,11 +17,11 @@ from protopinv import ProtoPINVClassifier
 from protopinv.bank import Bank, balanced_groups, population, start_bank
 from protopinv.errors import GuardWarning, InterruptedWarning, TrainingError
 from protopinv.objective import Classes
-from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
 from protopinv.train.loop import EpochReport, train
 from protopinv.train.rows import Rows
+from protopinv.train.step import BankStep
 
 CLASSES = Classes(np.arange(2))
 

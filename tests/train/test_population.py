@@ -9,13 +9,13 @@ import torch
 from protopinv.bank import Bank
 from protopinv.errors import TrainingError
 from protopinv.objective import Classes, Labels, Numbers, Objective
-from protopinv.train.bank_step import BankStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
 from protopinv.train.loop import EpochReport, Observer, train
 from protopinv.train.prepare import first_banks
 from protopinv.train.resolve import DataShape, resolved
 from protopinv.train.rows import Rows
+from protopinv.train.step import BankStep
 
 SEEDS = (3, 11, 5)
 CLASSES = Classes(np.arange(3))

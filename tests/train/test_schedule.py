@@ -1,6 +1,6 @@
 import pytest
 
-from protopinv.train.schedule import rate_factor
+from protopinv.train.optimizer import rate_factor
 
 
 def factors(schedule: str, total: int = 100, warmup: int = 20) -> list[float]:

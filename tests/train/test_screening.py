@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from configs import concrete
+from protopinv.train.look import LEAST_LOOK, LOOK, LOOK_STEPS, look_epochs
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from trainings import Model, train_model
@@ -19,7 +20,6 @@ from protopinv.errors import TrainingError
 from protopinv.objective import Classes, Labels, Numbers
 from protopinv.train.config import TrainConfig
 from protopinv.train.data import ArrayData
-from protopinv.train.look import LEAST_LOOK, LOOK, LOOK_STEPS, look_epochs
 from protopinv.train.loop import EpochReport, Run
 
 PLAIN = concrete(
@@ -91,10 +91,10 @@ def test_a_candidate_that_cannot_be_trained_is_passed_over(monkeypatch) -> None:
 def test_an_observer_is_told_which_reports_are_of_a_look(workers: int) -> None:
     seen: list[EpochReport] = []
     trained(PLAIN, LAME, observer=seen.append, workers=workers)
-    looks = [(report.look, report.epoch) for report in seen if report.look is not None]
+    looks = [(report.candidate, report.epoch) for report in seen if report.candidate is not None]
     n = round(LOOK * PLAIN.max_epochs)
     assert sorted(looks) == [(number, epoch) for number in (0, 1) for epoch in range(n)]
-    after = [report.epoch for report in seen if report.look is None]
+    after = [report.epoch for report in seen if report.candidate is None]
     assert after[0] == n
     assert after == list(range(n, n + len(after)))
 
@@ -108,7 +108,7 @@ def test_a_look_is_a_share_of_the_epochs_or_enough_steps() -> None:
 
 def test_control_c_in_a_look_keeps_the_best_so_far() -> None:
     def interrupt(report: EpochReport) -> None:
-        if report.look == 1 and report.epoch == 3:
+        if report.candidate == 1 and report.epoch == 3:
             raise KeyboardInterrupt
 
     model = trained(PLAIN, LAME, PLAIN, observer=interrupt)
@@ -128,7 +128,7 @@ def test_control_c_ends_every_thread_after_its_next_step() -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def press(report: EpochReport) -> None:
-        if (report.look, report.epoch) == (0, 0):
+        if (report.candidate, report.epoch) == (0, 0):
             os.kill(os.getpid(), signal.SIGINT)  # the main thread hears it
 
     try:
@@ -142,7 +142,7 @@ def test_control_c_ends_every_thread_after_its_next_step() -> None:
 
 def test_an_observer_may_end_all_of_it_in_a_look() -> None:
     model = trained(
-        PLAIN, LAME, PLAIN, observer=lambda report: (report.look, report.epoch) == (1, 3)
+        PLAIN, LAME, PLAIN, observer=lambda report: (report.candidate, report.epoch) == (1, 3)
     )
     assert model.trained.history.ending == "stopped early"
     assert model.trained.history.n_epochs == round(LOOK * PLAIN.max_epochs)

@@ -12,9 +12,9 @@ from protopinv.bank import Bank, population, start_bank
 from protopinv.network import Architecture, designs_of, propagate, solve_weights
 from protopinv.objective import Classes
 from protopinv.solve import spread
-from protopinv.train.bank_step import BankStep
 from protopinv.train.data_pass import data_pass, evaluate
 from protopinv.train.rows import CPU_CHUNK_BYTES, CPU_CHUNK_MOST, Rows, chunk_rows
+from protopinv.train.step import BankStep
 
 
 @pytest.fixture

@@ -196,7 +196,7 @@ def test_left_out_batches_change_nothing_but_that(table) -> None:
 def _streamed(X, y, held_out: float = 0.0):
     from protopinv.features import FeatureMap
     from protopinv.objective import Classes
-    from protopinv.train.view import View
+    from protopinv.train.streamed import View
 
     source, parts = ArrayRows(X, y, memory=0), Split(0, held_out)
     found = survey(source, LabelCounts(), parts, ALONE)

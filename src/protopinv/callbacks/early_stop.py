@@ -42,7 +42,7 @@ class EarlyStop(Callback):
 
     def on_epoch_end(self, report: EpochReport) -> bool:
         """True once it has waited long enough."""
-        if report.look is not None:
+        if report.candidate is not None:
             return False
         means = report.means()
         name: str = self.monitor

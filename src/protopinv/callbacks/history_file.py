@@ -61,11 +61,11 @@ class HistoryFile(Callback):
 
     def on_epoch_end(self, report: EpochReport) -> None:
         """One more line."""
-        if self._is_resumed and report.look not in self._resumed:
-            self._resumed.add(report.look)
+        if self._is_resumed and report.candidate not in self._resumed:
+            self._resumed.add(report.candidate)
             self._forget_from(report)
         row = {
-            "look": None if report.look is None else report.look + 1,
+            "look": None if report.candidate is None else report.candidate + 1,
             "epoch": report.epoch + 1,
             **numbers_of(report),
             "seconds": round(time.perf_counter() - self._started, 6),
@@ -83,7 +83,7 @@ class HistoryFile(Callback):
         """Lines of epochs that come again, and one that a kill has cut off."""
         lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
         rows = lines if self._as_json else lines[1:]
-        look = None if report.look is None else report.look + 1
+        look = None if report.candidate is None else report.candidate + 1
         self._rewrite([row for row in rows if self._is_before(row, look, report.epoch + 1)])
 
     def _is_before(self, row: str, look: int | None, epoch: int) -> bool:

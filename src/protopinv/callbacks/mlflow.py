@@ -45,7 +45,7 @@ class MLflow(Callback):
 
     def on_epoch_end(self, report: EpochReport) -> None:
         """One more point of every metric."""
-        prefix = "" if report.look is None else f"look_{report.look + 1}/"
+        prefix = "" if report.candidate is None else f"look_{report.candidate + 1}/"
         metric, now = self._mlflow.entities.Metric, int(1000 * time.time())
         metrics = [
             metric(f"{prefix}{name}", number, now, report.epoch + 1)

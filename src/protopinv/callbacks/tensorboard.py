@@ -35,7 +35,7 @@ class TensorBoard(Callback):
         step = report.epoch + 1
         for name, number in numbers_of(report).items():
             if number is not None:
-                self._writer(report.look, step).add_scalar(name, number, step)
+                self._writer(report.candidate, step).add_scalar(name, number, step)
 
     def on_train_end(self, model: Any) -> None:
         """The configuration, then close the files."""

@@ -94,7 +94,7 @@ def train(
     from protopinv.data import load_data
     from protopinv.files import require_ending, require_file
     from protopinv.train.config import TrainConfig
-    from protopinv.train.devices import resolve_device
+    from protopinv.train.machine import resolve_device
     from protopinv.train.ranks import is_first
 
     require_ending(output, "a model file")

@@ -17,29 +17,24 @@ from protopinv.continual.update import Settings, shrunk, update
 from protopinv.errors import ConfigError, DataError
 from protopinv.features import FeatureMap
 from protopinv.memory import Memory
-from protopinv.model import FitOptions, Model
-from protopinv.model.fitting import (
-    continued,
-    memory_named,
-    require_some,
-    require_targets,
-    shape_of,
-)
+from protopinv.model import FitOptions, Model, merged_network
+from protopinv.model.fitting import memory_named, require_some, shape_of
+from protopinv.model.warm_start import continued, require_targets
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.rows import MemoryRows, Piece, RowSource, concatenated
 from protopinv.tables.rows import encode_grown, grow_table
-from protopinv.train.bank_step import architecture_of
+from protopinv.train.class_weight import class_factors
 from protopinv.train.config import TrainConfig, is_auto
-from protopinv.train.data import ArrayData
+from protopinv.train.data import data_of_arrays
 from protopinv.train.loop import Observer
-from protopinv.train.prepare import number_types
+from protopinv.train.machine import threads_for
 from protopinv.train.progress import progress
 from protopinv.train.resolve import have_one_unit, resolved
+from protopinv.train.rows import Rows
+from protopinv.train.streamed import View
 from protopinv.train.survey import check_features, mass_of, rows_a_piece
-from protopinv.train.targets import class_factors, classes_of, few, label_names
-from protopinv.train.threads import threads_for
-from protopinv.train.training import Job, merged_network
-from protopinv.train.view import View
+from protopinv.train.targets import classes_of, few, label_names
+from protopinv.train.training import Job
 
 # Rows of a long source that are learned at a time.
 SOURCE_ROWS = 50_000
@@ -166,10 +161,12 @@ def _seen(
 ) -> New:
     """New rows as the network sees them."""
     front = None if model.front is None else model.front.to(device)
-    exact, _ = number_types(config)
+    exact = getattr(torch, config.dtype)
     view = View(front, model.features.to(device), model.objective, exact, device)
-    data = ArrayData(X, model.objective.encode(y), model.objective, weight)
-    rows = data.placed(device).rows(view)
+    data = data_of_arrays(X, y, model.objective, weight).placed(device)
+    rows, _, _ = data.rows(view)
+    if not isinstance(rows, Rows):
+        raise AssertionError("rows are in memory")
     if not bool((rows.X.abs() <= LARGEST_ROW).all()):
         raise DataError(
             "Rows must be of a size like those of the fit. Some of these are too large to be "
@@ -336,7 +333,7 @@ class Pruned:
 def grow(model: Model, n: int, seed: int) -> Model:
     """The model with ``n`` more prototypes in every bank, at rows drawn from the replay memory."""
     require_count("n", n, 1)
-    bank, architecture = model.prototypes, architecture_of(model.config)
+    bank, architecture = model.prototypes, model.config.architecture
     members, generator = bank.n_members, Generator().manual_seed(seed)
     drawn, _ = model.replay.drawn(max(n * members * 10, 100), generator)
     picked = torch.randperm(len(drawn), generator=generator)[: n * members]
@@ -356,7 +353,7 @@ def freeze(model: Model, n: int | None = None) -> Model:
 def prune(model: Model, n_prototypes: int, seed: int) -> tuple[Model, Pruned]:
     """The model with so many prototypes in every bank, the most important, and what that cost."""
     require_count("n_prototypes", n_prototypes, 1)
-    bank, memory, architecture = model.prototypes, model.replay, architecture_of(model.config)
+    bank, memory, architecture = model.prototypes, model.replay, model.config.architecture
     generator, n_frozen = Generator().manual_seed(seed), min(model.n_frozen, n_prototypes)
     smaller = shrunk(bank, memory, n_prototypes, model.config, generator, n_frozen=n_frozen)
     rows = memory.drawn(JUDGED_ROWS, generator)[0].double()

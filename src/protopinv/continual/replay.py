@@ -17,7 +17,6 @@ from protopinv.bank import Bank
 from protopinv.continual.banks import answers
 from protopinv.memory import Memory
 from protopinv.objective import Classes, Labels, Objective
-from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.rows import Rows
 
@@ -117,7 +116,7 @@ def together(call: Call, config: TrainConfig, device: torch.device, generator: G
         return Rows(Z, wanted, (weight / weight.mean())[None])
     drawn, groups = state.memory.drawn(n, generator, call.unlike)
     drawn = drawn.to(device, dtype)
-    said = answers(state.bank, architecture_of(config), drawn)
+    said = answers(state.bank, config.architecture, drawn)
     remembered = _remembered(said, groups.to(device), call)
     each = min(mass / most, MOST_WEIGHT * unit)
     weight = torch.cat([weight, weight.new_full((n,), each)])

@@ -19,7 +19,6 @@ from protopinv.features import FeatureMap
 from protopinv.memory import Memory
 from protopinv.network import Architecture
 from protopinv.objective import Objective
-from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
 from protopinv.train.prepare import Prepared
@@ -94,7 +93,7 @@ def _compared(state: State, new: New, settings: Settings) -> Call:
     if not bool(known[groups].all()):
         state = replace(state.with_bank(state.bank), memory=opened(state.memory, new))
     new = replace(new, Z=state.memory.cut(new.Z))
-    state = reviewed(state, new, architecture_of(settings.config))
+    state = reviewed(state, new, settings.config.architecture)
     # with an input that starts at zero there is as much to learn as with a class
     unlike = torch.ones(n_groups, dtype=torch.float64)
     if not settings.is_wider:
@@ -130,7 +129,7 @@ def _trained(call: Call, rows: Rows, settings: Settings) -> Trained:
         row_dtype="same",
     )
     start = Start(bank, None, same, call.state.n_frozen)
-    prepared = Prepared(None, same, rows, None, rows)
+    prepared = Prepared(None, same, rows, rows)
     return train(prepared, call.state.objective, [config], settings.job, start)
 
 
@@ -147,7 +146,7 @@ def shrunk(
     if bank.n_prototypes <= n_prototypes:
         return bank
     rows = memory.drawn(WEIGHED_ROWS, generator)[0]
-    worth = importances(bank, architecture_of(config), rows)
+    worth = importances(bank, config.architecture, rows)
     worth[:, :n_frozen] = torch.inf
     kept = worth.argsort(1, descending=True)[:, :n_prototypes]
     return left_with(bank, kept.sort(1).values)
@@ -169,7 +168,7 @@ def _grown(bank: Bank, call: Call, settings: Settings) -> Bank:
         for member in range(bank.n_members)
     ]
     inputs = torch.stack(picked)
-    hidden, _ = hidden_of(bank, architecture_of(settings.config), inputs)
+    hidden, _ = hidden_of(bank, settings.config.architecture, inputs)
     low, high = ends_of(bank)
     outputs = torch.full((len(picked), len(wanted), bank.outputs.shape[2]), low)
     outputs[:, torch.arange(len(wanted)), wanted] = high

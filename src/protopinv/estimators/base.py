@@ -23,10 +23,9 @@ from protopinv.estimators.rows import row_source, rows_to_predict, with_image_sh
 from protopinv.model import FitOptions, Model, Saving, fit_rows
 from protopinv.model.fitting import solvable
 from protopinv.rows import RowSource
-from protopinv.train.bank_step import architecture_of
 from protopinv.train.config import TrainConfig, is_auto
-from protopinv.train.devices import resolve_device
 from protopinv.train.loop import Observer
+from protopinv.train.machine import resolve_device
 from protopinv.train.targets import Targets
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ class ProtoPINV(Parameters):
         """Conditioning and sensitivity of every layer's solve, of the first member."""
         with solvable():
             model = self._model()
-            return diagnose(model.prototypes.member(0), architecture_of(model.config))
+            return diagnose(model.prototypes.member(0), model.config.architecture)
 
     def check_lemma(self, size: float = 1e-4, seed: int = 0) -> tuple[Perturbation, ...]:
         """How far every layer's weights move when its prototypes do, next to Lemma 1's bound.
@@ -145,7 +144,7 @@ class ProtoPINV(Parameters):
         generator = Generator().manual_seed(seed)
         with solvable():
             model = self._model()
-            bank, architecture = model.prototypes.member(0), architecture_of(model.config)
+            bank, architecture = model.prototypes.member(0), model.config.architecture
             return check_lemma(bank, architecture, size=size, generator=generator)
 
     def save(

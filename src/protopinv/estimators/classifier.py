@@ -17,6 +17,7 @@ from protopinv.estimators.rows import data_errors, plain_labels
 from protopinv.model import Model
 from protopinv.objective import Classes, Labels
 from protopinv.rows import MemoryRows, RowSource
+from protopinv.train.class_weight import check_class_weight
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import Observer
 from protopinv.train.targets import (
@@ -24,7 +25,6 @@ from protopinv.train.targets import (
     LabelCounts,
     ListedLabels,
     Targets,
-    check_class_weight,
 )
 
 

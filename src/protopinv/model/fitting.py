@@ -2,16 +2,16 @@
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from protopinv.callbacks import Callbacks, TrainingStart
@@ -23,17 +23,21 @@ from protopinv.errors import (
     TrainingError,
 )
 from protopinv.kernels.bfloat16 import fast_bfloat16
-from protopinv.memory import Memory, least_limit, require_room
-from protopinv.model.model import Model
-from protopinv.model.resuming import Saving, fingerprint, is_resumed, require_alike
-from protopinv.objective import Classes, Numbers, Objective
-from protopinv.rows import MemoryRows, RowSource, WeightedRows, cached
+from protopinv.memory import Memory, begin_memory, least_limit, require_room
+from protopinv.model.model import Model, merged_network
+from protopinv.model.warm_start import continued, continued_objective, require_same_shape
+from protopinv.objective import Objective
+from protopinv.plain import plain
+from protopinv.rows import MemoryRows, RowSource, cached, concatenated, digest
 from protopinv.tables.rows import encode_by, encode_table, few_rows
-from protopinv.train.config import TrainConfig, is_auto
-from protopinv.train.data import ArrayData, Data, StreamData
-from protopinv.train.prepare import Prepared, prepare, surveyed
+from protopinv.train.checkpoint import Checkpoints, Every
+from protopinv.train.class_weight import with_class_weight
+from protopinv.train.config import TrainConfig
+from protopinv.train.data import Data, data_in_memory
+from protopinv.train.machine import one_thread, threads_for
+from protopinv.train.prepare import Prepared, noise_generator, prepare
 from protopinv.train.progress import progress
-from protopinv.train.ranks import Ranks, join, local_device, own_number
+from protopinv.train.ranks import ALONE, Ranks, join, local_device, own_number
 from protopinv.train.resolve import (
     FEW_COLUMNS,
     UNIT_ROWS,
@@ -42,30 +46,22 @@ from protopinv.train.resolve import (
     resolve,
     resolved,
 )
-from protopinv.train.survey import Split, pieces_of
+from protopinv.train.rows import Rows
+from protopinv.train.survey import Split, Survey, survey
 from protopinv.train.targets import (
     LabelCounts,
     Targets,
-    check_class_weight,
-    class_factors,
-    numbers_of,
-    require_scale,
 )
-from protopinv.train.threads import one_thread, threads_for
-from protopinv.train.training import (
-    Job,
-    Start,
-    Trained,
-    merged_network,
-    replay_memory,
-    train,
-)
+from protopinv.train.training import Job, Start, Trained, train
 
 LINALG_ERROR: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
 # Blocks of a source that show what its columns are like.
 SHOWN_BLOCKS = 8
 # A loss this many times that of the best constant has learned nothing.
 NOTHING_LEARNED = 1.05
+# Ranks compare the first targets of so many blocks, which lie evenly among all.
+SOME_BLOCKS = 16
+SOME_ROWS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,11 +82,34 @@ class FitOptions:
     parameters: Mapping[str, Any] | None = None
 
 
+@dataclass(frozen=True)
+class Saving:
+    """Where checkpoints of a fit go, how often, and whether to resume from the one there is."""
+
+    path: str | Path | None = None
+    every: int | str = "5min"
+    resume: bool = False
+
+    def checkpoints(self, ranks: Ranks) -> Checkpoints | None:
+        """Where checkpoints go, if anywhere."""
+        if self.path is not None:
+            started = time.perf_counter()
+            every, path = Every.of(self.every), Path(self.path)
+            return Checkpoints(
+                path, every, self.resume, ranks, lambda: time.perf_counter() - started
+            )
+        if self.resume:
+            raise ConfigError(
+                "To resume needs a checkpoint to resume from. Got resume=True without one. "
+                "Give checkpoint=path too."
+            )
+        return None
+
+
 class _Plan(NamedTuple):
     """Rows with their objective, the candidates to screen, and where these are trained."""
 
     data: Data
-    objective: Objective
     shape: DataShape
     configs: tuple[TrainConfig, ...]
     job: Job
@@ -114,15 +133,17 @@ def fit_rows(
     """
     started = time.perf_counter()
     callbacks, saving = callbacks or Callbacks(None, None), saving or Saving()
-    rows, weights = with_class_weight(rows, options.class_weight)
+    weights = None
+    if options.class_weight is not None:
+        rows, weights = with_class_weight(rows, options.class_weight)
     if rows.is_framed and start is not None and start.table is not None:
         rows = encode_by(start.table, rows)
     elif rows.is_framed:
         rows, targets = encode_table(rows, options.columns, targets), targets.fresh()
-    make_plan = _plan_in_memory if rows.in_memory else _plan_stream
-    plan = make_plan(rows, targets, config, options, saving, start)
-    data, objective, shape, configs, job, _ = plan
-    resumed = is_resumed(job.checkpoints)
+    plan = _plan(rows, targets, config, options, saving, start)
+    data, shape, configs, job, _ = plan
+    objective, checkpoints = data.objective, job.checkpoints
+    resumed = checkpoints is not None and checkpoints.saved_seed() is not None
     callbacks.begin(TrainingStart(configs, shape.n_rows, shape.n_features, resumed))
     with (
         progress(enabled=options.verbose, also=callbacks.observer) as observer,
@@ -130,12 +151,8 @@ def fit_rows(
         threads_for(shape, objective.n_outputs, configs[0], job.device) as workers,
         rows.pinned(job.device.type == "cuda"),
     ):
-        job = replace(
-            job,
-            observer=observer,
-            workers=workers,
-            seconds=lambda: time.perf_counter() - started,
-        )
+        seconds = lambda: time.perf_counter() - started  # noqa: E731
+        job = replace(job, observer=observer, workers=workers, seconds=seconds)
         begin = None if start is None else Start(start.prototypes, start.front, start.features)
         fitted = None if begin is None else (begin.front, begin.features)
         prepared = prepare(data, configs[0], job.device, seed=job.seed, fitted=fitted)
@@ -143,22 +160,17 @@ def fit_rows(
             n_components = prepared.features.n_components
             require_room(options.memory, least_limit(n_components, objective.n_groups))
         trained = train(prepared, objective, configs, job, begin)
-        memory = replay_memory(prepared, objective, trained, options.memory, job.seed)
+        memory = None
+        if options.memory != 0:
+            memory = _replay_memory(prepared, objective, trained, options.memory, job.seed)
     if memory is not None and weights is not None:
         # the memory counts rows; what their class counts comes in where it is used
         memory = memory.reweighted(1 / weights.of(objective))
     _warn_of(trained)
-    return _assembled(rows, plan, prepared, trained, memory)
-
-
-def _assembled(
-    rows: RowSource, plan: _Plan, prepared: Prepared, trained: Trained, memory: Memory | None
-) -> Model:
     features, config = prepared.features.to("cpu"), trained.config
-    network = merged_network(trained.bank, features, plan.objective, config, trained.calibration)
     return Model(
-        objective=plan.objective,
-        network=network,
+        objective=objective,
+        network=merged_network(trained.bank, features, objective, config, trained.calibration),
         features=features,
         config=config,
         history=trained.history,
@@ -176,7 +188,7 @@ def _assembled(
     )
 
 
-def _plan_in_memory(
+def _plan(
     rows: RowSource,
     targets: Targets,
     config: TrainConfig,
@@ -184,45 +196,67 @@ def _plan_in_memory(
     saving: Saving,
     start: Model | None,
 ) -> _Plan:
-    """All rows as arrays; arrays are not shared among ranks, and the first rank writes."""
+    """Survey the rows, and resolve what is "auto" by what it shows.
+
+    Rows in memory are not shared among ranks: each trains on all, and the first one writes. Others
+    are read a piece at a time, alone or as one of several ranks.
+    """
+    if rows.in_memory:
+        rows, device, ranks = _without_weightless(rows), options.device, Ranks(own_number(), 1)
+    else:
+        _require_memory(config, start)
+        device = local_device(options.device)
+        ranks = join(device)
+        require_alike(ranks, rows, options.parameters or {}, saving)
+    checkpoints = saving.checkpoints(ranks)
+    seed = ranks.gather(options.seed)[0]
+    if checkpoints is not None and not options.fixed_seed:
+        saved = checkpoints.saved_seed()
+        seed = seed if saved is None else saved
+    if rows.in_memory:
+        X, y, weight = rows.load()
+        targets.add(y, np.ones(len(y)) if weight is None else weight, "y")
+        objective = targets.objective((y, np.ones(len(y)) if weight is None else weight))
+        if start is not None:
+            objective = continued_objective(objective, start)
+            require_same_shape(config, start)
+            config = continued(config, start)
+        shape = shape_of(*X.shape, objective.n_groups, device, have_one_unit(X))
+        configs = candidates(config, shape)
+        share, crossed = configs[0].held_out, configs[0].early_stopping == "cross"
+        data = data_in_memory(rows, objective, seed, targets=targets, share=share, folds=crossed)
+        examples = few_rows(X)
+    else:
+        source, one_unit = cached(rows), False
+        if rows.n_features > FEW_COLUMNS:
+            one_unit = have_one_unit(_some_rows(source))
+        # nothing that is asked before the survey depends on the number of classes
+        shape = shape_of(rows.n_rows, rows.n_features, 2, device, one_unit)
+        data = _surveyed(source, targets, resolved(config, shape), seed=seed, ranks=ranks)
+        shape = replace(shape, n_groups=data.objective.n_groups)
+        configs = candidates(config, shape)
+        examples = few_rows(data.survey.sample.X)
+    if checkpoints is not None:
+        facts = _fingerprint(rows if rows.in_memory else data.source, configs, data.objective)
+        checkpoints.begin(facts, seed, keep_seed=options.fixed_seed)
+    job = Job(seed, device, float, ALONE if rows.in_memory else ranks, checkpoints)
+    return _Plan(data, shape, configs, job, examples if rows.examples is None else rows.examples)
+
+
+def _without_weightless(rows: RowSource) -> RowSource:
+    """Rows in memory, as numbers; those of weight zero are left out, so that nothing sees them."""
     X, y, weight = rows.load()
     if weight is not None and not weight.all():
         require_some(weight)
         counts = weight > 0
         X, y, weight = X[counts], y[counts], weight[counts]
-    mass = np.ones(len(y)) if weight is None else weight
-    targets.add(y, mass, "y")
-    objective = targets.objective((y, mass))
-    if start is not None:
-        objective = continued_objective(objective, start)
-        require_same_shape(config, start)
-        config = continued(config, start)
-    ranks = Ranks(own_number(), 1)
-    checkpoints, seed = saving.checkpoints(ranks, options.seed, is_fixed=options.fixed_seed)
-    # relative to the largest weight, so that no sum of them overflows or vanishes
-    unit = float(mass.max())
-    share = None if weight is None else weight / unit
-    data = ArrayData(X, objective.encode(y), objective, share, unit, seed)
-    shape = shape_of(len(X), X.shape[1], objective.n_groups, options.device, have_one_unit(X))
-    configs = candidates(config, shape)
-    data = replace(data, held_out=hold_out(data.groups(), configs[0].held_out, seed))
-    if checkpoints is not None:
-        facts = fingerprint(MemoryRows(X, y, weight), configs, objective)
-        checkpoints.begin(facts, seed, keep_seed=options.fixed_seed)
-    job = Job(seed, options.device, float, checkpoints=checkpoints)
-    examples = few_rows(X) if rows.examples is None else rows.examples
-    return _Plan(data, objective, shape, configs, job, examples)
+    plain_rows = MemoryRows(X, y, weight)
+    plain_rows.examples = rows.examples
+    return plain_rows
 
 
-def _plan_stream(
-    rows: RowSource,
-    targets: Targets,
-    config: TrainConfig,
-    options: FitOptions,
-    saving: Saving,
-    start: Model | None,
-) -> _Plan:
-    """Rows that are read a piece at a time, alone or as one of several ranks."""
+def _require_memory(config: TrainConfig, start: Model | None) -> None:
+    """Raise ConfigError for what needs all rows in memory."""
     if start is not None:
         raise ConfigError(
             "A warm start needs rows in memory. These are read a piece at a time. Set "
@@ -233,36 +267,71 @@ def _plan_stream(
             "Copies of images are made of rows in memory. These are read a piece at a time. Set "
             "copies=None, or give arrays."
         )
-    examples, rows = rows.examples, cached(rows)
-    device = local_device(options.device)
-    ranks = join(device)
-    require_alike(ranks, rows, options.parameters or {}, saving)
-    checkpoints, seed = saving.checkpoints(ranks, options.seed, is_fixed=options.fixed_seed)
-    one_unit = rows.n_features > FEW_COLUMNS and have_one_unit(_some_rows(rows))
-    # nothing that is asked before the survey depends on the number of classes
-    shape = shape_of(rows.n_rows, rows.n_features, 2, device, one_unit)
-    # files are decoded beside it, which takes a thread of its own
-    with one_thread():
-        first = resolved(config, shape)
-        survey, objective = surveyed(rows, targets, first, seed=seed, ranks=ranks)
-    shape = replace(shape, n_groups=objective.n_groups)
-    configs = candidates(config, shape)
-    data = StreamData(rows, objective, survey, Split(seed, configs[0].held_out), ranks)
-    if checkpoints is not None:
-        facts = fingerprint(rows, configs, objective)
-        checkpoints.begin(facts, seed, keep_seed=options.fixed_seed)
-    job = Job(seed, device, float, ranks, checkpoints)
-    if examples is None:
-        examples = few_rows(survey.sample.X)
-    return _Plan(data, objective, shape, configs, job, examples)
+
+
+def _surveyed(
+    source: RowSource, targets: Targets, config: TrainConfig, *, seed: int, ranks: Ranks
+) -> Data:
+    """One pass over all rows; before it one over targets, where PLS must know them."""
+    split, by_label = Split(seed, config.held_out), isinstance(targets, LabelCounts)
+    scatter = "diagonal" if config.projection == "none" else "full"
+    if config.stem != "none" or source.n_features > source.n_rows:
+        scatter = "none"
+    with one_thread():  # files are decoded beside it, which takes a thread of its own
+        against = None
+        if config.projection == "pls" and scatter != "none":
+            first = survey(source, targets.fresh(), split, ranks, by_label=by_label, features=False)
+            against = partial(_for_projection, _objective_of(first))
+        facts = survey(
+            source, targets, split, ranks, by_label=by_label, scatter=scatter, against=against
+        )
+    return Data(source, _objective_of(facts), facts, split, facts.targets, ranks)
+
+
+def _objective_of(facts: Survey) -> Objective:
+    """What a survey says the network is to be trained for."""
+    if facts.targets is None:
+        raise AssertionError("targets were surveyed")
+    return facts.targets.objective((facts.sample.y, facts.sample.weight))
+
+
+def _for_projection(objective: Objective, y: Any) -> Tensor:
+    return objective.for_projection(torch.from_numpy(objective.encode(y)))
+
+
+def require_alike(
+    ranks: Ranks, rows: RowSource, parameters: Mapping[str, Any], saving: Saving
+) -> None:
+    """Raise RankError unless all ranks have the same rows, parameters and plan for checkpoints."""
+    if ranks.size == 1:
+        return
+    places = np.unique(np.linspace(0, len(rows.blocks) - 1, SOME_BLOCKS).astype(np.int64))
+    blocks = [rows.blocks[place] for place in places.tolist()]
+    pieces = (next(rows.read(block, SOME_ROWS, features=False)) for block in blocks)
+    targets = digest(*(np.asarray(piece.y)[:SOME_ROWS].astype(str).tobytes() for piece in pieces))
+    own = {name: plain(value) for name, value in parameters.items()}
+    every = None if saving.path is None else saving.every
+    facts = {**rows.fingerprint(), "targets in some blocks": targets}
+    ranks.require_alike({**own, "checkpoint_every": every, "resume": saving.resume, "rows": facts})
+
+
+def _fingerprint(
+    rows: RowSource, configs: Sequence[TrainConfig], objective: Objective
+) -> dict[str, Any]:
+    """What a checkpoint must agree in with the training that resumes from it."""
+    return {
+        "rows": {**rows.fingerprint(), "targets of": plain(objective.describe())},
+        "configuration": {
+            str(number): plain(asdict(config)) for number, config in enumerate(configs)
+        },
+    }
 
 
 def _some_rows(source: RowSource) -> NDArray[Any]:
     """Rows from all over a source, as files may be sorted."""
     blocks = source.blocks[:: max(1, len(source.blocks) // SHOWN_BLOCKS)]
     n_rows = max(1, UNIT_ROWS // len(blocks))
-    starts = (islice(source.read(block, n_rows), 1) for block in blocks)
-    return np.concatenate([piece.X for start in starts for piece in start])
+    return concatenated(next(source.read(block, n_rows)) for block in blocks)[0]
 
 
 def shape_of(
@@ -288,123 +357,33 @@ def candidates(config: TrainConfig, shape: DataShape) -> tuple[TrainConfig, ...]
     return tuple(replace(each, row_dtype="same") for each in configs)
 
 
-class ClassWeights(NamedTuple):
-    """What rows of each label count beside their own weight."""
+def _replay_memory(
+    prepared: Prepared, objective: Objective, trained: Trained, limit: int | None, seed: int
+) -> Memory:
+    """A Gaussian mixture for each group of rows, for ``partial_fit``.
 
-    labels: NDArray[Any]
-    factors: NDArray[np.float64]
-
-    def of(self, objective: Objective) -> Tensor:
-        """The factor of each class of an objective; 1 for a class without rows."""
-        factors = torch.ones(objective.n_groups, dtype=torch.float64)
-        if isinstance(objective, Classes):
-            there = np.isin(self.labels, objective.labels)
-            places = np.searchsorted(objective.labels, self.labels[there])
-            factors[torch.from_numpy(places)] = torch.from_numpy(self.factors[there])
-        return factors
-
-
-def with_class_weight(rows: RowSource, class_weight: Any) -> tuple[RowSource, ClassWeights | None]:
-    """Rows whose weights are multiplied by those of their classes, and these."""
-    if class_weight is None:
-        return rows, None
-    check_class_weight(class_weight, is_column=rows.is_column)
-    counts = LabelCounts()
-    for block, piece in pieces_of(rows, rows.blocks, features=False):
-        mass = np.ones(len(piece.y)) if piece.weight is None else piece.weight
-        counts.add(np.asarray(piece.y), mass, "y" if rows.in_memory else block.file)
-    factors = class_factors(class_weight, counts.labels, counts.mass)
-    weights = ClassWeights(counts.labels, factors)
-    return WeightedRows(rows, *weights), weights
-
-
-# What the banks of a warm start were trained with.
-KEPT = ("activation", "ridge", "lr")
-
-
-def require_same_shape(config: TrainConfig, model: Model) -> None:
-    """Raise ConfigError where parameters ask for other banks than the model has."""
-    for name, value in _shape_of_banks(model).items():
-        if is_auto(getattr(config, name)):
-            continue
-        asked = config.widths if name == "hidden_sizes" else getattr(config, name)
-        if asked != value:
-            raise ConfigError(
-                f"A warm start keeps the shape of the last fit, {name}={value!r}. Got {asked!r}. "
-                "Set warm_start=False."
-            )
-
-
-def continued(config: TrainConfig, model: Model) -> TrainConfig:
-    """What training from the banks of a model resolves: their shape and kind, and no folds."""
-    same = {n: getattr(model.config, n) for n in KEPT if is_auto(getattr(config, n))}
-    held_out = config.early_stopping is True
-    return replace(config, **same, **_shape_of_banks(model), early_stopping=held_out)
-
-
-def _shape_of_banks(model: Model) -> dict[str, Any]:
-    bank = model.prototypes
-    return {
-        "n_prototypes": bank.n_prototypes,
-        "hidden_sizes": tuple(H.shape[-1] for H in bank.hidden),
-        "n_members": bank.n_members,
-        "learn_scale": bank.scale is not None,
-    }
-
-
-def continued_objective(objective: Objective, model: Model) -> Objective:
-    """The objective of new rows in the units of a model; raises DataError for another kind."""
-    before = model.objective
-    classes = [each.labels.tolist() for each in (before, objective) if isinstance(each, Classes)]
-    if len(classes) == 2 and classes[0] != classes[1]:
-        raise DataError(
-            f"A warm start needs the classes of the last fit: {classes[0]}. y has {classes[1]}. "
-            "Set warm_start=False."
-        )
-    if type(objective) is not type(before) or objective.n_outputs != before.n_outputs:
-        raise DataError(
-            f"A warm start needs the targets of the last fit: {before.n_outputs} outputs. y asks "
-            f"for {objective.n_outputs}. Set warm_start=False."
-        )
-    if isinstance(objective, Numbers) and isinstance(before, Numbers):
-        same_units = replace(before, loss=objective.loss, is_column=objective.is_column)
-        return same_units.within(objective)
-    return objective
-
-
-def require_targets(objective: Numbers, y: NDArray[Any], *, bounded: bool) -> Numbers:
-    """The objective after more targets in its units; raises DataError for those that do not fit."""
-    numbers = numbers_of(y, "y")
-    n_targets = 1 if numbers.ndim == 1 else numbers.shape[1]
-    if n_targets != objective.n_outputs:
-        raise DataError(
-            f"This model has {objective.n_outputs} targets a row. y has {n_targets}. Give those of "
-            "the fit."
-        )
-    require_scale(objective, numbers)
-    return objective.bounded_by(numbers) if bounded else objective
-
-
-def hold_out(groups: NDArray[Any], fraction: float, seed: int) -> NDArray[Any] | None:
-    """Row numbers for validation: stratified where every group of rows allows it, else random."""
-    if fraction == 0:
-        return None
-    counts = np.bincount(groups)
-    n_held = round(fraction * len(groups))
-    if not 1 <= n_held < len(groups):
-        raise DataError(
-            f"A hold-out needs at least one row on each side. {len(groups)} rows with "
-            f"validation_fraction={fraction} leave {n_held} to validate on. "
-            "Give more rows, or set validation_fraction=0."
-        )
-    divisible = counts.min() >= 2 and len(counts) <= n_held <= len(groups) - len(counts)
-    _, held_out = train_test_split(
-        np.arange(len(groups)),
-        test_size=n_held,
-        random_state=seed,
-        stratify=groups if divisible else None,
+    It is of a sample where not all rows are here, or Ctrl-C was pressed.
+    """
+    rows, in_haste = prepared.rows, trained.was_interrupted
+    all_here = isinstance(rows, Rows) and rows.total is None and not in_haste
+    # copies of images come after all originals, and are no rows
+    n_rows = rows.n_total // (1 + trained.config.image_copies)
+    rows = rows if all_here and isinstance(rows, Rows) else prepared.sample
+    rows = rows.taken(slice(0, n_rows)) if n_rows < len(rows) else rows
+    memory = begin_memory(
+        rows.X,
+        objective.groups(rows.y).to(rows.X.device),
+        rows.X.new_ones(len(rows)) if rows.weight is None else rows.weight[0],
+        n_groups=objective.n_groups,
+        limit=limit,
+        generator=noise_generator(seed, torch.device("cpu")),
     )
-    return np.sort(held_out)
+    memory = memory if all_here else memory.weakened(n_rows / len(rows))
+    if prepared.masses is None:
+        return memory
+    # weights have a mean of one, and a sample has more rows of rare groups than their share
+    masses = memory.masses(objective.n_groups)
+    return memory.reweighted(torch.where(masses > 0, prepared.masses / masses, 1.0))
 
 
 def require_some(weight: NDArray[np.float64]) -> None:

@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protopinv.bank import Bank
-from protopinv.errors import DataError, ModelFileError
+from protopinv.errors import DataError, ModelFileError, TrainingError
 from protopinv.features import FeatureMap, Front
 from protopinv.memory import Memory
-from protopinv.network import Network
+from protopinv.network import Network, mean_network, solve_weights
 from protopinv.objective import Classes, Labels, Objective
 from protopinv.tables import Table
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
-from protopinv.train.look import Tried
-from protopinv.train.view import piece_rows
+from protopinv.train.step import SOLVE_TOLERANCE
+from protopinv.train.streamed import piece_rows
+from protopinv.train.training import Candidate
 
 # So many times more rows are predicted at once than are prepared at once to fit.
 PIECES = 8
@@ -68,7 +69,7 @@ class Model:
     n_frozen: int = 0
     n_calls: int = 0
     is_closed: bool = False
-    candidates: tuple[Tried, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
     image_range: tuple[float, float] | None = None
     examples: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     made_up: bool = False
@@ -198,3 +199,35 @@ def _as_tensor(X: Any) -> Tensor:
     dense = X.toarray() if hasattr(X, "toarray") else X
     array = np.ascontiguousarray(torch_ready(dense))
     return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def merged_network(
+    bank: Bank,
+    features: FeatureMap,
+    objective: Objective,
+    config: TrainConfig,
+    calibration: float = 1.0,
+) -> Network:
+    """Solve once in float64 and back-project: a plain network on original features.
+
+    Its outputs are the mean of those of all members, in the units that users know, and times
+    ``calibration``.
+    """
+    exact = bank.to("cpu", torch.float64)
+    architecture = config.architecture
+    solution = solve_weights(exact, architecture, form=config.solver)
+    if not bool((solution.error < SOLVE_TOLERANCE).all()):
+        solution = solve_weights(exact, architecture, form="svd")
+    if not all(bool(W.isfinite().all()) for W in solution.weights):
+        raise TrainingError(
+            "The weights of a trained bank must be finite. They are not: its prototypes have grown "
+            "too large. Lower lr, or raise ridge."
+        )
+    networks = []
+    for member in range(bank.n_members):
+        first, *inner, last = (W[member] for W in solution.weights)
+        merged = (features.back_project(first), *inner, objective.fold(last) * calibration)
+        # laid out as a file gives them back: products of other layouts round otherwise
+        weights = tuple(W.contiguous() for W in merged)
+        networks.append(Network(weights, config.activation, bank.n_prototypes))
+    return mean_network(networks)

@@ -18,7 +18,7 @@ from protopinv.bank import Bank
 from protopinv.errors import DriftWarning, ModelFileError, TrainingError
 from protopinv.features import FeatureMap, Stem
 from protopinv.memory import Memory
-from protopinv.model import Model
+from protopinv.model import Model, merged_network
 from protopinv.model.fitting import range_of_images
 from protopinv.model_file.checking import Parts, check_model, check_shapes
 from protopinv.model_file.examples import example_outputs
@@ -39,7 +39,6 @@ from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.plain import UnfitError, visible
 from protopinv.train.config import FIELDS, TrainConfig
 from protopinv.train.history import History
-from protopinv.train.training import merged_network
 
 # Outputs of examples may differ by this share of the largest of them; stems work in float32.
 DRIFT = 1e-6

@@ -1,6 +1,5 @@
 """One class for each row, by softmax and cross-entropy."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,9 +59,9 @@ class Classes(Objective):
         """The labels and their type."""
         return {"classes": self.labels.tolist(), "classes_dtype": self.labels.dtype.str}
 
-    def under(self, knobs: Mapping[str, Any]) -> "Classes":
+    def under(self, *, label_smoothing: float, loss: str) -> "Classes":
         """With label smoothing."""
-        return replace(self, label_smoothing=knobs["label_smoothing"])
+        return replace(self, label_smoothing=label_smoothing)
 
     def first_outputs(
         self,

@@ -1,6 +1,5 @@
 """Several labels at once: each is there or not, by binary cross-entropy."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,9 +40,9 @@ class Labels(Objective):
         """The number of labels."""
         return {"n_labels": self.n_labels}
 
-    def under(self, knobs: Mapping[str, Any]) -> "Labels":
+    def under(self, *, label_smoothing: float, loss: str) -> "Labels":
         """With label smoothing."""
-        return replace(self, label_smoothing=knobs["label_smoothing"])
+        return replace(self, label_smoothing=label_smoothing)
 
     def first_outputs(
         self,

@@ -1,6 +1,5 @@
 """One number or several for each row, by squared or Huber loss; scaled inside."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -131,9 +130,9 @@ class Numbers(Objective):
             "high": None if self.high is None else list(self.high),
         }
 
-    def under(self, knobs: Mapping[str, Any]) -> "Numbers":
+    def under(self, *, label_smoothing: float, loss: str) -> "Numbers":
         """With the loss that is asked for."""
-        return replace(self, loss=knobs["loss"])
+        return replace(self, loss=loss)
 
     def first_outputs(
         self,

@@ -2,7 +2,6 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +72,7 @@ class Objective(ABC):
         """What a file must hold to make this objective again, as plain JSON values."""
         return {}
 
-    def under(self, knobs: Mapping[str, Any]) -> "Objective":  # noqa: ARG002
+    def under(self, *, label_smoothing: float, loss: str) -> "Objective":  # noqa: ARG002
         """The same with what it takes of the hyperparameters, each one value or one a member."""
         return self
 

@@ -20,12 +20,11 @@ from protopinv.export.encode import Encode
 from protopinv.export.javascript import step_text, write_javascript
 from protopinv.export.steps import Step
 from protopinv.export.text import js_floats, js_value
-from protopinv.model import Model
+from protopinv.model import Model, merged_network
 from protopinv.model_file import made_up as made_up_rows
 from protopinv.network import Network
 from protopinv.objective import Numbers
 from protopinv.tables import Category
-from protopinv.train.training import merged_network
 
 MOST_SCRIPT = 1_000_000
 TEST_ROWS = 100

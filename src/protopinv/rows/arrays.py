@@ -124,6 +124,10 @@ class MemoryRows(ArrayRows):
         else:
             yield from super().read(block, n_rows, features=features)
 
+    def _features(self, rows: slice) -> Any:
+        """As they are: these were checked, and may be on a GPU."""
+        return self.X[rows]
+
     def fingerprint(self) -> dict[str, Any]:
         """Shape, and a digest of all numbers."""
         return {

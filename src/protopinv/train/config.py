@@ -8,9 +8,12 @@ resolved from the data by the rules in ``resolve.py``. This module imports nothi
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin
 
 from protopinv.errors import ConfigError
+
+if TYPE_CHECKING:
+    from protopinv.network import Architecture
 
 AUTO = "auto"
 Effort = Literal["quick", "balanced", "best"]
@@ -246,6 +249,18 @@ class TrainConfig:
     def compresses_tails(self) -> bool:
         """Whether tails are compressed before the columns are scaled."""
         return self.scaling in TAIL_COMPRESSION
+
+    @property
+    def has_front(self) -> bool:
+        """Whether a stem or a tail transform comes before the affine map of the features."""
+        return self.stem != "none" or self.compresses_tails
+
+    @property
+    def architecture(self) -> "Architecture":
+        """What a bank needs to become weights."""
+        from protopinv.network import Architecture
+
+        return Architecture(self.activation, self.temperature, self.normalize_inputs)
 
     @property
     def image(self) -> tuple[int, int, int]:

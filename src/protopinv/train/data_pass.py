@@ -19,8 +19,7 @@ from torch import Tensor
 from protopinv.kernels import usable
 from protopinv.kernels.streams import side_by_side
 from protopinv.objective import Objective, Outputs
-from protopinv.train.activations import IN_PLACE
-from protopinv.train.products import Layer, as_layers, put_sum
+from protopinv.train.products import Layer, WideLayer, as_layers, put_sum
 from protopinv.train.ranks import ALONE, Ranks
 from protopinv.train.rows import AnyRows, Rows
 
@@ -30,18 +29,71 @@ MOST_CLASSES = 127
 MOST_EXACT_UNITS = 2**24
 
 
+_aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """An activation into a buffer, and the gradient behind it turned into the one before it.
+
+    ``backward`` is given that gradient, which it overwrites, and either what the activation was
+    given or, for ``from_output``, what it answered; then the buffer may be the input itself.
+    """
+
+    forward: Callable[[Tensor, Tensor], Any]
+    backward: Callable[[Tensor, Tensor], Any]
+    from_output: bool
+
+
+def _gelu(Z: Tensor, out: Tensor) -> None:
+    """On a CPU torch leaves a float32 buffer with gaps as it was."""
+    if out.is_contiguous():
+        _aten.gelu.out(Z, out=out)
+    else:
+        out.copy_(_aten.gelu(Z))
+
+
+IN_PLACE = {
+    "relu": InPlace(
+        lambda Z, out: torch.clamp_min(Z, 0, out=out),
+        lambda G, A: _aten.threshold_backward.grad_input(G, A, 0, grad_input=G),
+        from_output=True,
+    ),
+    "silu": InPlace(
+        lambda Z, out: _aten.silu.out(Z, out=out),
+        lambda G, Z: _aten.silu_backward.grad_input(G, Z, grad_input=G),
+        from_output=False,
+    ),
+    "gelu": InPlace(
+        _gelu,
+        lambda G, Z: _aten.gelu_backward.grad_input(G, Z, grad_input=G),
+        from_output=False,
+    ),
+    "tanh": InPlace(
+        lambda Z, out: torch.tanh(Z, out=out),
+        lambda G, A: _aten.tanh_backward.grad_input(G, A, grad_input=G),
+        from_output=True,
+    ),
+    "sigmoid": InPlace(
+        lambda Z, out: torch.sigmoid(Z, out=out),
+        lambda G, A: _aten.sigmoid_backward.grad_input(G, A, grad_input=G),
+        from_output=True,
+    ),
+}
+
+
 @dataclass
 class Buffers:
     """Memory of a chunk, made once for each size of chunk."""
 
-    kept: dict[tuple[Any, ...], Tensor] = field(default_factory=dict)
+    tensors: dict[tuple[Any, ...], Tensor] = field(default_factory=dict)
 
     def take(self, use: str, layer: int, like: Tensor, *shape: int) -> Tensor:
         """An empty tensor of this shape, the same one for the same use in the same layer."""
         key = (use, layer, *shape)
-        if key not in self.kept:
-            self.kept[key] = torch.empty(shape, dtype=like.dtype, device=like.device)
-        return self.kept[key]
+        if key not in self.tensors:
+            self.tensors[key] = torch.empty(shape, dtype=like.dtype, device=like.device)
+        return self.tensors[key]
 
 
 @dataclass(frozen=True)
@@ -141,7 +193,8 @@ class _Chunk:
         n, top = len(self._rows), len(self._layers) - 1
         for depth, layer in enumerate(self._layers[:-1]):
             X = self._inputs[-1]
-            at_once = layer.rectified(X) if self._activation == "relu" else None
+            rectifies = self._activation == "relu" and isinstance(layer, WideLayer)
+            at_once = layer.rectified(X) if rectifies else None
             if at_once is not None:
                 self._before.append(at_once)
                 self._inputs.append(at_once)
@@ -207,21 +260,19 @@ class _Chunk:
         loss, _ = side_by_side([finish, partial(self._backward, top - 1, Z)], Z.device)
         return [loss]
 
-    def _is_small(self) -> bool:
-        """Few enough units in float32."""
-        units = len(self._rows) * self._layers[-2].width if len(self._layers) > 1 else 0
-        return self._rows.X.dtype == torch.float32 and units <= MOST_EXACT_UNITS
-
     def _suits_kernel(self, objective: Objective) -> bool:
-        """Rows on a GPU, with labels of not too many classes, and a hidden layer."""
+        """Rows on a GPU, with labels of not too many classes, and a hidden layer.
+
+        In float32 it must be few enough units.
+        """
         rows, gradients = self._rows, self._gradients
+        if objective.kernel != "softmax" or len(self._layers) < 2 or not usable(rows.X):
+            return False
+        is_small = len(rows) * self._layers[-2].width <= MOST_EXACT_UNITS
         return (
-            objective.kernel == "softmax"
-            and (rows.X.dtype == torch.bfloat16 or self._is_small())
+            (rows.X.dtype == torch.bfloat16 or (rows.X.dtype == torch.float32 and is_small))
             and rows.y.ndim == 1
             and rows.held is None
-            and usable(rows.X)
-            and len(self._layers) > 1
             and gradients[0].dtype == torch.float32
             and gradients[-1].shape[-1] <= MOST_CLASSES
         )

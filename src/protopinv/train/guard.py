@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from protopinv.errors import TrainingError
-from protopinv.train.bank_pass import Manner
+from protopinv.train.bank_pass import SolverSettings
 from protopinv.train.step import Step
 from protopinv.train.stopping import Best
 
@@ -21,15 +21,18 @@ RATE_CUT = 0.3
 
 
 class Guard:
-    """``watch`` counts steps, ``review`` reads their failures when that is due.
+    """``review`` reads the failures of steps when that is ``due``.
 
-    ``rate_cuts`` and ``given_up`` have one entry a member.
+    ``steps`` counts what was tried; ``rate_cuts`` and ``given_up`` have one entry a member.
     """
 
-    def __init__(self, step: Step[Any], best: Best) -> None:
+    def __init__(self, step: Step, best: Best) -> None:
         self._step = step
         self._best = best
-        self._ladder = _fallbacks(step.manner)
+        first, exact = step.solver, torch.float64
+        # what to try after the first settings, in this order
+        ladder = [first, SolverSettings(first.form, exact), SolverSettings("svd", exact)]
+        self._ladder = list(dict.fromkeys(ladder))[1:]
         self._judged = [[0, 0] for _ in range(step.n_members)]
         self.rate_cuts = [0] * step.n_members
         self.given_up = [False] * step.n_members
@@ -41,10 +44,6 @@ class Guard:
     def skipped_steps(self) -> list[int]:
         """Steps that were not taken, of each member, as of the last review."""
         return [sum(counts) for counts in self._judged]
-
-    def watch(self) -> None:
-        """Count a step."""
-        self.steps += 1
 
     def due(self, ahead: int = 0, every: int | None = None) -> bool:
         """Whether the host should read, now or some steps ahead: always at first, later rarely."""
@@ -77,7 +76,7 @@ class Guard:
                 self._cut_rate(
                     member,
                     "The prototype matrices must be solvable. They stayed too ill-conditioned in "
-                    f"every form, up to {_name(self._step.manner)}",
+                    f"every form, up to {_name(self._step.solver)}",
                     "Raise ridge, lower lr, or set scaling='feature'.",
                 )
             else:
@@ -103,7 +102,7 @@ class Guard:
 
     def _fall_back(self) -> None:
         self._step.solve_by(self._ladder.pop(0))
-        name = _name(self._step.manner)
+        name = _name(self._step.solver)
         self.events.append(f"step {self.steps}: ill-conditioned solve, went on with {name}")
 
     def _cut_rate(self, member: int, complaint: str, advice: str) -> None:
@@ -123,13 +122,6 @@ class Guard:
         self.events.append(f"step {self.steps}: step failed, back to {whose} with lr {peak:.3g}")
 
 
-def _fallbacks(manner: Manner) -> list[Manner]:
-    """What to try after this manner, in this order."""
-    exact = torch.float64
-    ladder = dict.fromkeys([manner, Manner(manner.form, exact), Manner("svd", exact)])
-    return list(ladder)[1:]
-
-
-def _name(manner: Manner) -> str:
-    method = "SVD" if manner.form == "svd" else "Cholesky"
-    return f"{method} in {str(manner.precision).removeprefix('torch.')}"
+def _name(solver: SolverSettings) -> str:
+    method = "SVD" if solver.form == "svd" else "Cholesky"
+    return f"{method} in {str(solver.precision).removeprefix('torch.')}"

@@ -1,8 +1,7 @@
 """From rows as they came to what training takes: a feature map, projected rows, first banks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,10 @@ from protopinv.bank import (
 )
 from protopinv.errors import DataError
 from protopinv.features import (
-    Bent,
     Distortion,
     FeatureMap,
     Front,
+    Stem,
     fit_clip,
     fit_feature_map,
     fit_squash,
@@ -33,14 +32,11 @@ from protopinv.features import (
     measure_moments,
 )
 from protopinv.objective import Objective
-from protopinv.rows import RowSource
 from protopinv.train.config import TrainConfig
 from protopinv.train.data import Data, Some
-from protopinv.train.ranks import Ranks
+from protopinv.train.resolve import FOLDS
 from protopinv.train.rows import AnyRows, Rows
-from protopinv.train.survey import Split, Survey, survey
-from protopinv.train.targets import Targets
-from protopinv.train.view import PIECE_NUMBERS, View, seen_by_network
+from protopinv.train.streamed import PIECE_NUMBERS, View, behind_front
 
 # A stem is made from so many rows at most.
 STEM_ROWS = 5_000
@@ -52,20 +48,20 @@ FOR_NOISE, FOR_COPIES, FOR_FRONT, FOR_RANKS = 1, 2, 3, 1_000
 class Prepared:
     """A fitted feature map, behind a front or not, and rows as the network sees them.
 
-    ``masses`` are what all rows of each group count: weights of ``rows`` have a mean of one. First
-    banks are made from ``sample``. ``judged`` are held-out rows, or some of them, by which the
-    network is calibrated. ``cross`` gives the rows for folds beside so many members that see all,
-    a sample and rows to judge, or None where there are too few rows for folds.
+    First banks are made from ``sample``. ``judged`` are rows, held out or in folds, by which the
+    network is calibrated. ``masses`` are what all rows of each group count: weights of ``rows``
+    have a mean of one. With folds, ``rows`` are for ``n_full`` members that see all of them and one
+    for each fold.
     """
 
     front: Front | None
     features: FeatureMap
     rows: AnyRows
-    validation: AnyRows | None
     sample: Rows
+    validation: AnyRows | None = None
     judged: Rows | None = None
     masses: Float[Tensor, " g"] | None = None
-    cross: Callable[[int], tuple[AnyRows, Rows, Rows] | None] | None = None
+    n_full: int = 0
 
 
 def prepare(
@@ -80,66 +76,24 @@ def prepare(
 
     With ``fitted``, front and map are these, for a bank that knows them already.
     """
+    data = data.placed(device)
     if fitted is None:
-        front = fit_front(data.some(device), config, seed) if _has_front(config) else None
+        front = fit_front(data.some(device), config, seed) if config.has_front else None
+        features = fit_features(data, front, config, device)
     else:
         front = None if fitted[0] is None else fitted[0].to(device)
-    data = data.placed(device)
-    features = fit_features(data, front, config, device) if fitted is None else fitted[1].to(device)
-    exact, dtype = number_types(config)
-    view = View(front, features, data.objective, dtype, device)
-    rows: Any = data.rows(view, distortions_of(config, len(data.training), seed))
-    sample, masses = data.sample(rows), data.masses()
-    held: Any = data.held_rows(View(front, features, data.objective, exact, device))
-    if held is not None:
-        judged, rows = data.judged(held), data.resident(rows)
-        return Prepared(front, features, rows, data.resident(held), sample, judged, masses)
-    if config.early_stopping != "cross":
-        return Prepared(front, features, data.resident(rows), None, sample, None, masses)
-    cross = partial(_crossed, data, rows)
-    return Prepared(front, features, rows, None, sample, None, masses, cross)
-
-
-def _crossed(data: Data, rows: Any, n_full: int) -> tuple[AnyRows, Rows, Rows] | None:
-    crossed: Any = data.cross(rows, n_full)
-    return None if crossed is None else (data.resident(crossed[0]), *crossed[1:])
-
-
-def surveyed(
-    source: RowSource, targets: Targets, config: TrainConfig, *, seed: int, ranks: Ranks
-) -> tuple[Survey, Objective]:
-    """One pass over all rows; before it one over targets, where PLS must know them."""
-    split = Split(seed, config.held_out)
-    scatter = "diagonal" if config.projection == "none" else "full"
-    if config.stem != "none" or source.n_features > source.n_rows:
-        scatter = "none"
-    against = None
-    if config.projection == "pls" and scatter != "none":
-        known = objective_of(survey(source, targets.fresh(), split, ranks, features=False))
-        against = partial(_for_projection, known)
-    facts = survey(source, targets, split, ranks, scatter=scatter, against=against)
-    return facts, objective_of(facts)
-
-
-def objective_of(facts: Survey) -> Objective:
-    """What a survey says the network is to be trained for."""
-    some = facts.sample
-    return facts.targets.objective((some.y, some.weight))
-
-
-def _for_projection(objective: Objective, y: Any) -> Tensor:
-    return objective.for_projection(torch.from_numpy(objective.encode(y)))
-
-
-def number_types(config: TrainConfig) -> tuple[torch.dtype, torch.dtype]:
-    """The number types of what is trained, and of rows."""
+        features = fitted[1].to(device)
     exact = getattr(torch, config.dtype)
-    return exact, exact if config.row_dtype == "same" else getattr(torch, config.row_dtype)
-
-
-def stream(seed: int, use: int) -> int:
-    """A seed of its own for each use of a seed; torch's generator looks at 32 bits of it only."""
-    return int(np.random.SeedSequence([seed, use]).generate_state(1)[0])
+    view = View(front, features, data.objective, exact, device)
+    held = data.held_rows(view)
+    n_full = max(1, config.n_members - FOLDS) if config.early_stopping == "cross" else 0
+    if config.row_dtype != "same":
+        view = View(front, features, data.objective, getattr(torch, config.row_dtype), device)
+    distortions = distortions_of(config, data.n_training, seed)
+    rows, sample, judged = data.rows(view, distortions, 0 if held else n_full)
+    validation, judged = held or (None, judged)
+    n_full = n_full if rows.held is not None else 0
+    return Prepared(front, features, rows, sample, validation, judged, data.masses(), n_full)
 
 
 def noise_generator(seed: int, device: torch.device, rank: int | None = None) -> Generator:
@@ -151,8 +105,15 @@ def noise_generator(seed: int, device: torch.device, rank: int | None = None) ->
     return Generator(device).manual_seed(stream(seed, use))
 
 
+def stream(seed: int, use: int) -> int:
+    """A seed of its own for each use of a seed; torch's generator looks at 32 bits of it only."""
+    return int(np.random.SeedSequence([seed, use]).generate_state(1)[0])
+
+
 def distortions_of(config: TrainConfig, n: int, seed: int) -> list[Distortion]:
     """One for each copy of n images that is asked for, all from one stream."""
+    if not config.image_copies:
+        return []
     generator = Generator().manual_seed(stream(seed, FOR_COPIES))
     return [
         Distortion(
@@ -165,10 +126,6 @@ def distortions_of(config: TrainConfig, n: int, seed: int) -> list[Distortion]:
         )
         for _ in range(config.image_copies)
     ]
-
-
-def _has_front(config: TrainConfig) -> bool:
-    return config.stem != "none" or config.compresses_tails
 
 
 def fit_front(some: Some, config: TrainConfig, seed: int) -> Front | None:
@@ -205,22 +162,21 @@ def fit_features(
         "n_components": config.n_components,
     }
     against, diagonal = config.projection == "pls", config.projection == "none"
-    n_features = data.n_features if front is None else front.n_outputs
-    is_wide = not diagonal and len(data.training) < n_features
-    if not (is_wide or isinstance(front, Bent)):
+    n_features = data.source.n_features if front is None else front.n_outputs
+    is_wide = not diagonal and data.n_training < n_features
+    if is_wide or not (front is None or isinstance(front, Stem)):
+        X, targets, weight = data.some(device)
+        X = behind_front(X, front)
+        Y = data.objective.for_projection(targets) if against else X[:, :0]
+        if is_wide:
+            check_range(X.square().sum(0))
+            return fit_wide_feature_map(X, Y, weight, **choices)
+        size = max(1, PIECE_NUMBERS // X.shape[1])
+        weights = [None] * -(-len(X) // size) if weight is None else weight.split(size)
+        chunks = zip(X.split(size), Y.split(size), weights, strict=True)
+        moments = measure_moments(chunks, diagonal=diagonal)
+    else:
         moments = data.moments(front, against, device, diagonal=diagonal)
-        check_range(moments.variance)
-        return fit_feature_map(moments, **choices)
-    X, targets, weight = data.some(device)
-    X = seen_by_network(X, front)
-    Y = data.objective.for_projection(targets) if against else X[:, :0]
-    if is_wide:
-        check_range(X.square().sum(0))
-        return fit_wide_feature_map(X, Y, weight, **choices)
-    size = max(1, PIECE_NUMBERS // X.shape[1])
-    weights = [None] * -(-len(X) // size) if weight is None else weight.split(size)
-    chunks = zip(X.split(size), Y.split(size), weights, strict=True)
-    moments = measure_moments(chunks, diagonal=diagonal)
     check_range(moments.variance)
     return fit_feature_map(moments, **choices)
 
@@ -239,45 +195,31 @@ def first_banks(
     rows: Rows, objective: Objective, config: TrainConfig, seeds: Sequence[int]
 ) -> Bank:
     """A population of banks, each from its own seed and from the rows that it counts."""
-    weights: Sequence[Tensor | None] = [None] * len(seeds)
-    if rows.weight is not None:
-        weights = list(rows.weight.expand(len(seeds), -1))
-    return population(
-        [
-            _first_bank(rows, objective, config, seed, weight)
-            for seed, weight in zip(seeds, weights, strict=True)
-        ]
-    )
-
-
-def _first_bank(
-    rows: Rows,
-    objective: Objective,
-    config: TrainConfig,
-    seed: int,
-    weight: Float[Tensor, " n"] | None,
-) -> Bank:
-    """Inputs, hidden targets and outputs as the configuration asks."""
-    p, generator = config.n_prototypes, Generator().manual_seed(seed)
-    wanted = balanced_groups(p, objective.n_groups)
-    groups = objective.groups(rows.y)
-    picked = pick_rows(rows.X, wanted, groups, generator, weight).to(rows.X.device)
-    if config.input_init == "stratified":
-        inputs = rows.X[picked]
-    else:
-        inputs = normal_inputs(p, rows.X, generator, weight)
-    inputs = inputs.to(getattr(torch, config.dtype))
-    if config.output_init == "balanced":
-        outputs = objective.first_outputs(wanted.to(rows.y.device), rows.y[picked])
-    else:
-        outputs = normal_outputs(p, objective.n_outputs, generator)
-    return start_bank(
-        inputs,
-        outputs,
-        hidden_sizes=config.widths,
-        hidden_scale=config.hidden_scale,
-        ridge=config.ridges,
-        learn_ridge=config.learned_ridges,
-        generator=generator,
-        learn_scale=config.learn_scale,
-    )
+    p, dtype = config.n_prototypes, getattr(torch, config.dtype)
+    chosen_groups, groups = balanced_groups(p, objective.n_groups), objective.groups(rows.y)
+    banks = []
+    for number, seed in enumerate(seeds):
+        generator = Generator().manual_seed(seed)
+        weight = None if rows.weight is None else rows.weight[min(number, len(rows.weight) - 1)]
+        picked = pick_rows(rows.X, chosen_groups, groups, generator, weight).to(rows.X.device)
+        if config.input_init == "stratified":
+            inputs = rows.X[picked]
+        else:
+            inputs = normal_inputs(p, rows.X, generator, weight)
+        if config.output_init == "balanced":
+            outputs = objective.first_outputs(chosen_groups.to(rows.y.device), rows.y[picked])
+        else:
+            outputs = normal_outputs(p, objective.n_outputs, generator)
+        banks.append(
+            start_bank(
+                inputs.to(dtype),
+                outputs,
+                hidden_sizes=config.widths,
+                hidden_scale=config.hidden_scale,
+                ridge=config.ridges,
+                learn_ridge=config.learned_ridges,
+                generator=generator,
+                learn_scale=config.learn_scale,
+            )
+        )
+    return population(banks)

@@ -1,6 +1,5 @@
 """Products of rows with weights, each by the library and in the order that is fastest for it."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -18,8 +17,6 @@ LEAST_WORK = 2**24
 LEAST_NARROW_WORK = 2**18
 # Two thin products must save at least this share of the work of one: they write more.
 SAVED = 0.2
-
-
 # Entries on a side of a tile of a product on a GPU, how many blocks of threads fill one, and rows
 # from which on a block has enough to do.
 TILE = 64
@@ -94,7 +91,7 @@ def put_product(
 
 
 def put_sum(total: Float[Tensor, "m h"], B: Float[Tensor, "n mh"]) -> None:
-    """The same with the sum of the rows of B; torch would turn all into another type first."""
+    """total = the sum of the rows of B; torch would turn all into another type first."""
     if B.dtype == total.dtype or B.is_cuda:
         value = B.sum(0, dtype=total.dtype)
     else:
@@ -102,80 +99,36 @@ def put_sum(total: Float[Tensor, "m h"], B: Float[Tensor, "n mh"]) -> None:
     total.copy_(value.view(total.shape))
 
 
-def side_by_side_view(Z: Float[Tensor, "n mh"], m: int) -> Float[Tensor, "m n h"]:
+def by_member(Z: Tensor, m: int) -> Float[Tensor, "m n h"]:
     """Rows whose members lie side by side, as a batch of matrices, without copying."""
-    return Z.view(len(Z), m, -1).transpose(0, 1)
+    members: Tensor = Z if Z.ndim == 3 else Z.unflatten(1, (m, -1)).transpose(0, 1)
+    return members
 
 
-class Layer(ABC):
-    """What rows go through; behind a layer the units of all members lie side by side.
+class WideLayer:
+    """One product for all members: a single member's layer, or the first of several.
 
-    ``width`` counts them.
-    """
-
-    width: int
-    like: Tensor
-
-    @abstractmethod
-    def __call__(self, X: Tensor, room: Room | None = None) -> Float[Tensor, "n mh"]:
-        """[1, x] W for every row, in the memory that ``room`` gives where the library can."""
-
-    @abstractmethod
-    def outputs(self, X: Tensor) -> Float[Tensor, "m k n"]:
-        """The same for a last layer, outputs before rows, as objectives take them."""
-
-    @abstractmethod
-    def back(self, G: Float[Tensor, "n mh"], room: Room) -> Float[Tensor, "n md"]:
-        """The gradient before the layer from the one behind it."""
-
-    @abstractmethod
-    def put_gradient(
-        self, total: Float[Tensor, "m d h"], X: Tensor, G: Float[Tensor, "n mh"]
-    ) -> None:
-        """The gradient in W without its first row, put there."""
-
-    def rectified(self, X: Tensor) -> Float[Tensor, "n mh"] | None:  # noqa: ARG002
-        """max(0, [1, x] W) for every row in one go; None where there is no faster way."""
-        return None
-
-
-class OneLayer(Layer):
-    """The layer of a single member: W itself, or its ``factors`` A' and S where that is less work.
-
-    Only the way forward gains: the gradient in W takes as much work either way.
+    Behind a layer the units of all members lie side by side; ``width`` counts them. For a single
+    member rows may go through ``factors`` A' and S with W = A'S, where that is less work. Only the
+    way forward gains: the gradient in W takes as much work either way.
     """
 
     def __init__(
-        self, W: Float[Tensor, "_ h"], factors: tuple[Tensor, Tensor] | None = None
+        self, W: Float[Tensor, "m _ h"], factors: tuple[Tensor, Tensor] | None = None
     ) -> None:
-        self.W = W
-        self.factors = factors
-        self.like = W
-        self.width = W.shape[1]
+        self.members, self.factors = len(W), factors
+        self.W = self.like = W[0] if len(W) == 1 else W.transpose(0, 1).reshape(W.shape[1], -1)
+        self.width = self.W.shape[1]
 
     def __call__(self, X: Tensor, room: Room | None = None) -> Float[Tensor, "n mh"]:
-        """[1, x] W for every row."""
+        """[1, x] W for every row, in the memory that ``room`` gives where the library can."""
         if self.factors is None:
             return product(X, self.W[1:], self.W[0], room)
         A, S = self.factors
         return product(product(X, A[1:], A[0]), S, room=room)
 
-    def outputs(self, X: Tensor) -> Float[Tensor, "m k n"]:
-        """([1, x] W)'."""
-        return self(X).T.contiguous()[None]
-
-    def back(self, G: Float[Tensor, "n mh"], room: Room) -> Float[Tensor, "n md"]:
-        """G W'."""
-        return product(G, self.W[1:].T, room=room)
-
-    def put_gradient(
-        self, total: Float[Tensor, "m d h"], X: Tensor, G: Float[Tensor, "n mh"]
-    ) -> None:
-        """X'G."""
-        put_product(total[0], X.T, G)
-
     def rectified(self, X: Tensor) -> Float[Tensor, "n mh"] | None:
-        """max(0, [1, x] W) in one go, where oneDNN is there for it."""
+        """max(0, [1, x] W) for every row in one go, where oneDNN is there for it."""
         if ONE_DNN is None or not _suits(X, self.W[1:], types=(torch.float32, torch.bfloat16)):
             return None
         if self.factors is None:
@@ -183,59 +136,56 @@ class OneLayer(Layer):
         A, S = self.factors
         return ONE_DNN(product(X, A[1:], A[0]), S.T, None, "relu")
 
+    def outputs(self, X: Tensor) -> Float[Tensor, "m k n"]:
+        """([1, x] W)' of a last layer: outputs before rows, as objectives take them."""
+        return self(X).T.contiguous()[None]
 
-class SharedLayer(OneLayer):
-    """The first layer of several members that see the same rows: one product for all of them."""
-
-    def __init__(self, W: Float[Tensor, "m _ h"]) -> None:
-        self._members = W.shape[0]
-        super().__init__(W.transpose(0, 1).reshape(W.shape[1], -1))
+    def back(self, G: Float[Tensor, "n mh"], room: Room) -> Float[Tensor, "n md"]:
+        """G W': the gradient before the layer from the one behind it."""
+        return product(G, self.W[1:].T, room=room)
 
     def put_gradient(
         self, total: Float[Tensor, "m d h"], X: Tensor, G: Float[Tensor, "n mh"]
     ) -> None:
-        """X'G, a member's columns to its own gradient."""
+        """total = X'G: the gradient in W without its first row."""
+        if self.members == 1:
+            put_product(total[0], X.T, G)
+            return
         wide = torch.empty(X.shape[1], G.shape[1], dtype=total.dtype, device=total.device)
         put_product(wide, X.T, G)
-        total.copy_(wide.view(len(wide), self._members, -1).transpose(0, 1))
+        total.copy_(by_member(wide, self.members))
 
 
-class BatchedLayer(Layer):
-    """A layer of several members, each of which sees rows of its own."""
+class BatchedLayer:
+    """A layer of several members, each of which sees rows of its own; methods as of WideLayer."""
 
     def __init__(self, W: Float[Tensor, "m _ h"]) -> None:
-        self.W = W
-        self.like = W
+        self.W = self.like = W
         self.width = W.shape[0] * W.shape[2]
 
     def __call__(self, X: Tensor, room: Room | None = None) -> Float[Tensor, "n mh"]:
         """[1, x] W for every row, members apart."""
-        n = X.shape[-2]
-        out = X.new_empty(n, self.width) if room is None else room()
-        torch.baddbmm(
-            self.W[:, :1],
-            self._members_of(X),
-            self.W[:, 1:],
-            out=side_by_side_view(out, len(self.W)),
-        )
+        W, m = self.W, len(self.W)
+        out = X.new_empty(X.shape[-2], self.width) if room is None else room()
+        torch.baddbmm(W[:, :1], by_member(X, m), W[:, 1:], out=by_member(out, m))
         return out
 
     def outputs(self, X: Tensor) -> Float[Tensor, "m k n"]:
         """([1, x] W)', turned around before the product: for few outputs that is much faster."""
         turned = self.W.mT
-        return torch.baddbmm(turned[..., :1], turned[..., 1:], self._members_of(X).mT)
+        return torch.baddbmm(turned[..., :1], turned[..., 1:], by_member(X, len(self.W)).mT)
 
     def back(self, G: Float[Tensor, "n mh"], room: Room) -> Float[Tensor, "n md"]:
         """G W', members apart."""
         out, m = room(), len(self.W)
-        torch.bmm(by_member(G, m), self.W[:, 1:].mT, out=side_by_side_view(out, m))
+        torch.bmm(by_member(G, m), self.W[:, 1:].mT, out=by_member(out, m))
         return out
 
     def put_gradient(
         self, total: Float[Tensor, "m d h"], X: Tensor, G: Float[Tensor, "n mh"]
     ) -> None:
         """X'G, members apart."""
-        A, B = self._members_of(X).mT, by_member(G, len(self.W))
+        A, B = by_member(X, len(self.W)).mT, by_member(G, len(self.W))
         if self.W.shape[2] <= NARROW and not A.is_cuda:
             total.copy_(torch.bmm(B.mT, A.mT).mT)
         elif A.is_cuda and A.dtype == total.dtype:
@@ -247,8 +197,32 @@ class BatchedLayer(Layer):
         else:
             total.copy_(torch.bmm(A, B))
 
-    def _members_of(self, X: Tensor) -> Float[Tensor, "m n d"]:
-        return X if X.ndim == 3 else side_by_side_view(X, len(self.W))
+
+Layer = WideLayer | BatchedLayer
+
+
+def as_layers(
+    weights: Sequence[Float[Tensor, "m _ _"]],
+    factors: Sequence[tuple[Tensor, Tensor] | None],
+    X: Float[Tensor, "*members n _"],
+) -> list[Layer]:
+    """The cheapest way for rows like X, layer by layer.
+
+    A GPU is better off with one large product than with factors. Factors in bfloat16 would lose
+    digits: their product is a small difference of large numbers.
+    """
+    first, *others = (W.to(X.dtype) for W in weights)
+    if len(first) > 1:
+        at_first = WideLayer(first) if X.ndim == 2 else BatchedLayer(first)
+        return [at_first, *map(BatchedLayer, others)]
+    layers: list[Layer] = []
+    for W, pair in zip((first, *others), factors or [None] * len(weights), strict=True):
+        (_, d, h), thin = W.shape, None
+        if pair is not None and switched_on() and not X.is_cuda and pair[0].dtype == X.dtype:
+            (p, _), (A, S) = pair[0].shape, pair
+            thin = (A.T.contiguous(), S) if p * (d + h) <= (1 - SAVED) * d * h else None
+        layers.append(WideLayer(W, thin))
+    return layers
 
 
 def long_product(A: Float[Tensor, "m d n"], B: Float[Tensor, "m n h"]) -> Float[Tensor, "m d h"]:
@@ -273,38 +247,3 @@ def long_product(A: Float[Tensor, "m d n"], B: Float[Tensor, "m n h"]) -> Float[
     side_by_side([partial(member, i) for i in range(m)], A.device)
     whole = parts.sum(1)
     return whole if cut == n else whole.baddbmm_(A[:, :, cut:], B[:, cut:])
-
-
-def by_member(G: Float[Tensor, "n mh"], m: int) -> Float[Tensor, "m n h"]:
-    """The same as ``side_by_side_view``, also for a gradient that lies the other way round."""
-    members: Tensor = G.unflatten(1, (m, -1)).transpose(0, 1)
-    return members
-
-
-def as_layers(
-    weights: Sequence[Float[Tensor, "m _ _"]],
-    factors: Sequence[tuple[Tensor, Tensor] | None],
-    X: Float[Tensor, "*members n _"],
-) -> list[Layer]:
-    """The cheapest way for rows like X, layer by layer."""
-    if len(weights[0]) == 1:
-        given = factors or [None] * len(weights)
-        return [as_layer(W[0], pair, X) for W, pair in zip(weights, given, strict=True)]
-    first, *others = (W.to(X.dtype) for W in weights)
-    at_first = SharedLayer(first) if X.ndim == 2 else BatchedLayer(first)
-    return [at_first, *map(BatchedLayer, others)]
-
-
-def as_layer(
-    W: Float[Tensor, "_ _"], factors: tuple[Tensor, Tensor] | None, X: Float[Tensor, "n _"]
-) -> OneLayer:
-    """The cheaper way for rows like X.
-
-    A GPU is better off with one large product. Factors in bfloat16 would lose digits: their product
-    is a small difference of large numbers.
-    """
-    if factors is None or X.is_cuda or factors[0].dtype != X.dtype or not switched_on():
-        return OneLayer(W.to(X.dtype))
-    A, S = factors
-    (p, d), h = A.shape, W.shape[1]
-    return OneLayer(W, (A.T.contiguous(), S) if p * (d + h) <= (1 - SAVED) * d * h else None)

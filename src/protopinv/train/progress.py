@@ -59,7 +59,7 @@ def _display() -> Iterator[Observer]:
         def show(report: EpochReport) -> None:
             pace.count()
             if pace.is_due(report, 100):
-                looks = "training" if report.look is None else f"look {report.look + 1}"
+                looks = "training" if report.candidate is None else f"look {report.candidate + 1}"
                 bar.update(
                     task,
                     description=looks,
@@ -78,7 +78,7 @@ def _lines(pace: "Pace") -> Observer:
     def show(report: EpochReport) -> None:
         pace.count()
         if pace.is_due(report, LINES_ELSEWHERE):
-            look = "" if report.look is None else f"look {report.look + 1}, "
+            look = "" if report.candidate is None else f"look {report.candidate + 1}, "
             place = f"{rank}{look}epoch {report.epoch + 1}/{report.n_epochs}"
             left = f", {pace.left(report)} left" if pace.seconds >= 1 else ""
             line = f"{place} {_numbers(report)} {pace.rows(report)}{left}"

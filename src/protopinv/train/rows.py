@@ -1,7 +1,7 @@
 """Training rows on the device, walked in chunks or in shuffled mini-batches."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -143,17 +143,15 @@ class Rows:
                 found = here[piece]
                 yield replace(self.taken(found[found >= 0]), total=len(piece))
 
-    def tensors(self) -> list[Tensor]:
-        """All there are, in an order that depends on which there are."""
-        every = (self.X, self.y, self.weight, self.held, self.fold)
-        return [tensor for tensor in every if tensor is not None]
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """All there are, under their names."""
+        return {name: part for name, part in vars(self).items() if isinstance(part, Tensor)}
 
-    def cloned(self) -> "Rows":
-        """A copy that shares nothing with these rows."""
-        copies: dict[str, Any] = {
-            name: part.clone() for name, part in vars(self).items() if isinstance(part, Tensor)
-        }
-        return replace(self, **copies)
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Rows":
+        """Rows whose tensors are changed, all in one way."""
+        changed: dict[str, Any] = {name: change(part) for name, part in self.tensors.items()}
+        return replace(self, **changed)
 
     def taken(self, chosen: slice | Tensor) -> "Rows":
         """Some of them, by number."""
@@ -163,6 +161,19 @@ class Rows:
         )
         fold = None if self.fold is None else self.fold[chosen]
         return Rows(self.X[..., chosen, :], self.y[chosen], weight, held, fold)
+
+
+def joined_rows(parts: Sequence[Rows]) -> Rows:
+    """Rows of all parts, which are weighted, held out and in folds alike."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = {"weight": 1, "held": 1}
+    return Rows(
+        **{
+            name: torch.cat([part.tensors[name] for part in parts], columns.get(name, 0))
+            for name in parts[0].tensors
+        }
+    )
 
 
 def chunk_rows(widest: int, dtype: torch.dtype, device: torch.device) -> int:

@@ -4,20 +4,20 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
+from protopinv.bank import Bank
 from protopinv.kernels import usable
 from protopinv.objective import Objective, Outputs
 from protopinv.train.augment import Augment
-from protopinv.train.bank_pass import Manner
+from protopinv.train.bank_pass import BankPass, Designs, SolverSettings
 from protopinv.train.config import TrainConfig
 from protopinv.train.data_pass import Buffers, data_pass, evaluate, outputs_by_chunk
 from protopinv.train.optimizer import OPTIMIZERS, Block
-from protopinv.train.population import knob
 from protopinv.train.ranks import ALONE, Ranks
 from protopinv.train.rows import AnyRows, Rows, chunk_rows
 from protopinv.train.stopping import Average, put_back
@@ -25,26 +25,6 @@ from protopinv.train.stopping import Average, put_back
 # Steps whose weights may be further off than this are not taken. A heuristic: over many shapes and
 # conditions the Cholesky estimate was 30 to 150 times the true error, so this keeps it below 1 %.
 SOLVE_TOLERANCE = 0.3
-
-
-@runtime_checkable
-class Solved(Protocol):
-    """Weights of every layer and the estimated relative error of each, for every member."""
-
-    @property
-    def weights(self) -> list[Tensor]:
-        """One matrix a layer, members first."""
-
-    @property
-    def error(self) -> Float[Tensor, "m layers"]:
-        """Inf where a solve failed."""
-
-    @property
-    def factors(self) -> list[tuple[Tensor, Tensor] | None]:
-        """(A, S) with W = A'S, where rows may go through both instead of W."""
-
-
-SolvedKind = TypeVar("SolvedKind", bound=Solved)
 
 
 @dataclass(frozen=True)
@@ -59,23 +39,20 @@ class StepReport:
     held_loss: Float[Tensor, " m"] | None = None
     held_score: Float[Tensor, " m"] | None = None
 
-    def cloned(self) -> "StepReport":
-        """A copy, for the next replay of a graph overwrites what it returned."""
-        there = {name: part for name, part in vars(self).items() if part is not None}
-        return StepReport(**{name: part.clone() for name, part in there.items()})
 
-
-class Step(ABC, Generic[SolvedKind]):
+class Step(ABC):
     """One update of ``state``: banks, whose weights are solved, or weights themselves.
 
-    All tensors have a leading axis, one entry for each member of a population; ``configs`` has one
-    configuration each, and these agree in all that shapes the work. A subclass says how the state
-    becomes weights. The guard may change the ``manner`` of a solve on the way, and ends its errors
-    with ``advice``. ``width`` counts the features; ``failures`` counts solves and data passes that
-    failed, for each member, on the device.
+    All tensors have a leading axis, one entry for each member of a population. A subclass says how
+    the state becomes weights: ``weights`` returns something with ``weights``, one matrix a layer,
+    their relative ``error`` by member and layer, inf where a solve failed, and ``factors``, pairs
+    (A, S) with W = A'S where rows may go through both instead of W.
 
-    All ``ranks`` draw the same from ``generator``: the order of batches, dropout on the bank. What
-    is drawn for rows comes from ``row_generator``, where each has its own.
+    The guard may change the ``solver`` settings on the way, and ends its errors with ``advice``.
+    ``width`` counts the features; ``failures`` counts solves and data passes that failed, for each
+    member, on the device. All ``ranks`` draw the same from ``generator``: the order of batches,
+    dropout on the bank. What is drawn for rows comes from ``row_generator``, where each has its
+    own.
     """
 
     advice = "Scale the features (scaling='feature'), or lower lr."
@@ -84,7 +61,7 @@ class Step(ABC, Generic[SolvedKind]):
         self,
         state: Any,
         blocks: Sequence[Block],
-        configs: Sequence[TrainConfig],
+        config: TrainConfig,
         objective: Objective,
         *,
         width: int,
@@ -94,30 +71,34 @@ class Step(ABC, Generic[SolvedKind]):
         chunk: int | None = None,
     ) -> None:
         first = blocks[0].tensors[0]
-        config = configs[0]
         self.n_members = len(first)
-        widest = max(width, *(self.n_members * h for h in config.widths))
         self.state = state
         self.config = config
-        knobs = {name: knob(configs, name, first.device) for name in ("label_smoothing", "loss")}
-        self.objective = objective.under(knobs)
+        self.objective = objective.under(label_smoothing=config.label_smoothing, loss=config.loss)
         kind = first.dtype if config.row_dtype == "same" else getattr(torch, config.row_dtype)
+        widest = max(width, *(self.n_members * h for h in config.widths))
         self.chunk = chunk or chunk_rows(widest, kind, first.device)
         self.buffers = Buffers()
         self.generator = generator
         self.ranks = ranks
-        noise = knob(configs, "input_noise", first.device)
-        self.augment = Augment(config.mixup, noise, self.objective, row_generator or generator)
-        self.optimizer = OPTIMIZERS[config.optimizer](blocks, knob(configs, "lr", first.device))
+        self.augment = None
+        if config.mixup > 0 or config.input_noise > 0:
+            drawing = row_generator or generator
+            self.augment = Augment(config.mixup, config.input_noise, self.objective, drawing)
+        self.optimizer = OPTIMIZERS[config.optimizer](blocks, config.lr)
         self.trained = tuple(tensor for block in blocks for tensor in block.tensors)
         self.failures = torch.zeros(self.n_members, 2, dtype=torch.long, device=first.device)
-        self.manner = Manner(config.solver, first.dtype)
+        self.solver = SolverSettings(config.solver, first.dtype)
         self.average = Average(self.trained, config.averaging) if config.averaging else None
+        # Some options of a bank have a derivative that is left to autograd.
+        self._needs_graph = bool(
+            config.normalize_inputs or config.temperature or config.condition_penalty
+        )
         # What was solved to look at the state, until the state changes.
-        self._pending: SolvedKind | None = None
+        self._pending: Any = None
 
     @property
-    def kept(self) -> tuple[Tensor, ...]:
+    def best(self) -> tuple[Tensor, ...]:
         """What training is for: the tensors as they are, or their average over steps."""
         return self.trained if self.average is None else self.average.tensors
 
@@ -127,16 +108,17 @@ class Step(ABC, Generic[SolvedKind]):
 
         Not when rows are changed, when the bank is, or when it is an average that counts.
         """
-        plain = not self.augment and self.config.hidden_dropout == 0
-        return plain and self.config.batch_size is None and self.average is None
+        config = self.config
+        plain = self.augment is None and config.hidden_dropout == 0
+        return plain and config.batch_size is None and self.average is None
 
     @abstractmethod
-    def weights(self, *, training: bool) -> SolvedKind:
+    def weights(self, *, training: bool) -> Any:
         """The weights of every layer."""
 
     @abstractmethod
     def pullback(
-        self, solved: SolvedKind, gradients: list[Tensor]
+        self, solved: Any, gradients: list[Tensor]
     ) -> tuple[list[Tensor | None], tuple[Float[Tensor, " m"], Float[Tensor, "m layers"]] | None]:
         """From gradients in the weights to those of ``trained``.
 
@@ -155,59 +137,55 @@ class Step(ABC, Generic[SolvedKind]):
     def update(self, batch: AnyRows) -> StepReport:
         """The update at the rate that was set: nothing in here asks or tells a GPU's host."""
         with self._without_graph():
-            return self._update(batch)
+            solved, self._pending = self._pending or self.weights(training=True), None
+            passed = data_pass(
+                batch,
+                solved.weights,
+                self.config.activation,
+                self.objective,
+                chunk=self.chunk,
+                factors=solved.factors,
+                augment=self.augment,
+                buffers=self.buffers,
+                ranks=self.ranks,
+            )
+            loss, error = passed.loss, solved.error
+            penalty = self.config.weight_penalty
+            if penalty > 0:  # weight_penalty * sum ||W||^2
+                for W, gradient in zip(solved.weights, passed.gradients, strict=True):
+                    gradient.add_(W, alpha=2 * penalty)
+                    loss = loss + penalty * W.square().sum((1, 2))
+            gradients, added = self.pullback(solved, passed.gradients)
+            if added is not None:
+                loss = loss + added[0].to(loss)
+                error = torch.cat([error, added[1]], dim=-1)
+            skip, loss = self._checked(loss, error, [g for g in gradients if g is not None])
+            self.optimizer.step(gradients, skip)
+            if self.average is not None:
+                self.average.update(self.trained)
+            return StepReport(loss, passed.held_loss, passed.held_score)
 
     def _without_graph(self) -> Any:
-        """Nothing in here is recorded for a derivative, and less asked about every tensor.
+        """Nothing in here is recorded for a derivative, and less asked about every tensor."""
+        return torch.no_grad() if self._needs_graph else torch.inference_mode()
 
-        Some options of a bank have a derivative that is left to autograd; those need it back.
-        """
-        config = self.config
-        needs_graph = config.normalize_inputs or config.temperature or config.condition_penalty
-        return torch.no_grad() if needs_graph else torch.inference_mode()
-
-    def _update(self, batch: AnyRows) -> StepReport:
-        solved, self._pending = self._pending or self.weights(training=True), None
-        passed = data_pass(
-            batch,
-            solved.weights,
-            self.config.activation,
-            self.objective,
-            chunk=self.chunk,
-            factors=solved.factors,
-            augment=self.augment if self.augment else None,
-            buffers=self.buffers,
-            ranks=self.ranks,
-        )
-        loss, error = passed.loss, solved.error
-        if self.config.weight_penalty > 0:
-            loss = loss + self._add_weight_penalty(solved.weights, passed.gradients)
-        gradients, added = self.pullback(solved, passed.gradients)
-        if added is not None:
-            loss = loss + added[0].to(loss)
-            error = torch.cat([error, added[1]], dim=-1)
-        skip, loss = self._judged(loss, error, [g for g in gradients if g is not None])
-        self.optimizer.step(gradients, skip)
-        if self.average is not None:
-            self.average.update(self.trained)
-        return StepReport(loss, passed.held_loss, passed.held_score)
-
-    def _judged(
-        self,
-        loss: Float[Tensor, " m"],
-        error: Float[Tensor, "m layers"],
-        gradients: list[Tensor],
+    def _checked(
+        self, loss: Float[Tensor, " m"], error: Float[Tensor, "m layers"], gradients: list[Tensor]
     ) -> tuple[Bool[Tensor, " m"] | None, Float[Tensor, " m"]]:
         """Which members to skip, counted in ``failures``, and the losses, NaN for these."""
         if usable(loss) and loss.dtype == torch.float32:
             from protopinv.kernels.verdict import verdict
 
             return verdict(loss, error.to(loss.dtype), gradients, self.failures, SOLVE_TOLERANCE)
-        if not loss.is_cuda and _all_fine(loss, error, gradients):
-            return None, loss
-        norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).sum(0)
+        if not loss.is_cuda:  # a host need not wait: whether no member has failed
+            norms = [*map(float, torch._foreach_norm(gradients)), *loss.tolist()]
+            # a number that is not one is in no order
+            solves = all(number < SOLVE_TOLERANCE for number in error.flatten().tolist())
+            if solves and math.isfinite(sum(norms)):
+                return None, loss
+        norm = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).sum(0)
         solved = (error < SOLVE_TOLERANCE).all(-1)
-        skip = ~((loss + norms).isfinite() & solved)
+        skip = ~((loss + norm).isfinite() & solved)
         self.failures += torch.stack([~solved, skip & solved], dim=1)
         return skip, torch.where(skip, torch.nan, loss)
 
@@ -228,25 +206,24 @@ class Step(ABC, Generic[SolvedKind]):
             )
 
     def outputs(self, rows: Rows) -> Iterator[tuple[Rows, Outputs]]:
-        """Some rows at a time with what every member of the state as it stands answers."""
+        """Some rows at a time with the outputs of every member of the state as it stands."""
         with self._without_graph():
-            solved = self.weights(training=False)
-            yield from outputs_by_chunk(
-                rows, solved.weights, self.config.activation, chunk=self.chunk
-            )
+            weights = self.weights(training=False).weights
+            yield from outputs_by_chunk(rows, weights, self.config.activation, chunk=self.chunk)
 
-    def solve_by(self, manner: Manner) -> None:
+    def solve_by(self, solver: SolverSettings) -> None:
         """Solve in another form or precision from now on."""
-        self.manner, self._pending = manner, None
+        self.solver, self._pending = solver, None
 
     def go_back(self, tensors: Sequence[Tensor], member: int | None = None) -> None:
         """Give what is trained, and its average, these values: all of it, or one member's part."""
         self._pending = None
-        for mine in {id(group): group for group in (self.trained, self.kept)}.values():
+        groups = [self.trained] if self.average is None else [self.trained, self.average.tensors]
+        for group in groups:
             if member is None:
-                put_back(mine, tensors)
+                put_back(group, tensors)
             else:
-                put_back([t[member] for t in mine], [t[member] for t in tensors])
+                put_back([t[member] for t in group], [t[member] for t in tensors])
 
     def dump(self) -> dict[str, Any]:
         """All that lives through a run and is the same on all ranks, under names."""
@@ -255,34 +232,100 @@ class Step(ABC, Generic[SolvedKind]):
             "optimizer": self.optimizer.dump(),
             "average": None if self.average is None else self.average.dump(),
             "failures": self.failures,
-            "form": self.manner.form,
-            "precision": str(self.manner.precision).removeprefix("torch."),
+            "form": self.solver.form,
+            "precision": str(self.solver.precision).removeprefix("torch."),
             "generator": self.generator.get_state(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there; tensors change in place."""
+        """Continue from there; tensors change in place."""
         put_back(self.trained, state["trained"])
         self.optimizer.restore(state["optimizer"])
         if self.average is not None:
             self.average.restore(state["average"])
         self.failures.copy_(state["failures"])
-        self.solve_by(Manner(state["form"], getattr(torch, state["precision"])))
+        self.solve_by(SolverSettings(state["form"], getattr(torch, state["precision"])))
         self.generator.set_state(state["generator"].cpu())
 
-    def _add_weight_penalty(
-        self, weights: Sequence[Tensor], gradients: Sequence[Tensor]
-    ) -> Float[Tensor, " m"]:
-        """weight_penalty * sum ||W||^2, its gradient added in place."""
-        penalty = self.config.weight_penalty
-        for W, gradient in zip(weights, gradients, strict=True):
-            gradient.add_(W, alpha=2 * penalty)
-        return penalty * torch.stack([W.square().sum((1, 2)) for W in weights]).sum(0)
 
+class BankStep(Step):
+    """Bank pass, data pass, bank backward, update, of all members of a population at once.
 
-def _all_fine(loss: Tensor, error: Tensor, gradients: list[Tensor]) -> bool:
-    """Whether no member has failed, in few operations; only for a host that need not wait."""
-    numbers = [*map(float, torch._foreach_norm(gradients)), *loss.tolist()]
-    errors = error.flatten().tolist()
-    # a number that is not one is in no order
-    return math.isfinite(sum(numbers)) and all(number < SOLVE_TOLERANCE for number in errors)
+    The first ``n_frozen`` prototypes of every bank stay where they are.
+    """
+
+    state: Bank
+    advice = "Scale the features (scaling='feature'), lower lr, or raise ridge."
+
+    def __init__(
+        self,
+        bank: Bank,
+        config: TrainConfig,
+        objective: Objective,
+        *,
+        generator: Generator,
+        row_generator: Generator | None = None,
+        ranks: Ranks = ALONE,
+        chunk: int | None = None,
+        n_frozen: int = 0,
+    ) -> None:
+        self._n_frozen = n_frozen
+        self._architecture = config.architecture
+        self._designs = Designs()
+        # ridges that are not learned need no derivative, and are recorded as they are
+        self._ridge = None if bool(bank.learnable_ridge.any()) else bank.ridge
+        of_inputs, of_hidden, of_outputs = config.lr_ratios
+        blocks = [
+            Block([bank.inputs], config.input_decay, of_inputs),
+            Block(bank.hidden, config.hidden_decay, of_hidden),
+            Block([bank.outputs], config.output_decay, of_outputs),
+            Block([bank.raw_ridge]),
+        ]
+        if bank.scale is not None:
+            blocks.append(Block([bank.scale], ratio=config.scale_lr_ratio))
+        super().__init__(
+            bank,
+            blocks,
+            config,
+            objective,
+            width=bank.inputs.shape[-1],
+            generator=generator,
+            row_generator=row_generator,
+            ranks=ranks,
+            chunk=chunk,
+        )
+
+    def weights(self, *, training: bool) -> BankPass:
+        """Solved from the banks, with dropout on their hidden targets while training."""
+        bank, rate = self.state, self.config.hidden_dropout
+        if not training and self.average is not None:
+            bank = bank.with_trained(self.average.tensors)
+        # the same for all members, with the mean that hidden targets have
+        dropout = [
+            (torch.rand(H.shape[1:], generator=self.generator, device=H.device) >= rate).to(H.dtype)
+            / (1 - rate)
+            for H in (bank.hidden if training and rate > 0 else ())
+        ]
+        ridge = bank.ridge if self._ridge is None else self._ridge
+        return BankPass(
+            bank, self._architecture, self.solver, self._designs, ridge=ridge, dropout=dropout
+        )
+
+    def pullback(
+        self, solved: BankPass, gradients: list[Tensor]
+    ) -> tuple[list[Tensor | None], tuple[Float[Tensor, " m"], Float[Tensor, "m layers"]] | None]:
+        """Through the solves, with condition_penalty times the spread of every system added."""
+        of_bank, penalty = solved.pullback(
+            gradients,
+            with_ridge=self._ridge is None,
+            condition_penalty=self.config.condition_penalty,
+        )
+        # the last two are the ridge and, where it is learned, the scale
+        for gradient in of_bank[: 2 + len(self.state.hidden)] if self._n_frozen else ():
+            if gradient is not None:
+                gradient[:, : self._n_frozen] = 0
+        return of_bank, None if penalty is None else (penalty.value, penalty.error)
+
+    def numbers(self) -> Mapping[str, Tensor]:
+        """The ridge of every layer."""
+        return {"ridge": self.state.ridge if self._ridge is None else self._ridge}

@@ -1,7 +1,7 @@
-"""One pass over rows that are not in memory: targets, moments of features, and a sample.
+"""One pass over all rows: their targets, moments of features, a sample; and which are held out.
 
-Which rows are held out, which fold a row is in and which rows are sampled follows from keys of
-their places alone. So it depends neither on the order of reading nor on who reads what.
+Which rows are sampled follows from keys of their places alone, and so does the split of rows that
+are not in memory. So neither depends on the order of reading, nor on which process reads.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from protopinv.errors import DataError
 from protopinv.features import Moments, moments_of_chunk
@@ -18,41 +19,87 @@ from protopinv.rows import Block, Piece, RowSource, ahead, file_keys, keys_of
 from protopinv.rows.cache import AHEAD
 from protopinv.train.ranks import Ranks
 from protopinv.train.resolve import FOLDS
-from protopinv.train.targets import LabelCounts, Targets
-from protopinv.train.view import as_tensor
+from protopinv.train.targets import Targets
 
 # Quantiles, first banks and what else a few rows can tell come from so many of them, and from so
 # many of every class.
 SAMPLE_ROWS = 20_000
-SAMPLE_OF_A_GROUP = 256
+SAMPLE_OF_A_CLASS = 256
 # Numbers that are read at a time.
 PIECE_NUMBERS = 2**20
 # Numbers in float64 that stay in cache.
 CACHED_NUMBERS = 2**17
 
+Mask = NDArray[np.bool_]
+Places = NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class Split:
-    """Which rows are held out to validate on, a share of all, and the fold of each, by key."""
+    """Which rows are held out for validation, a ``share`` of all, and the fold of each row.
+
+    Rows in memory are dealt out class by class: ``held_rows`` and ``fold_rows`` have an entry for
+    each. Of other rows a hash of their places decides.
+    """
 
     seed: int
     share: float = 0.0
+    held_rows: Mask | None = None
+    fold_rows: Places | None = None
 
-    def held(self, block: Block, piece: Piece) -> NDArray[np.bool_]:
+    def held(self, block: Block, piece: Piece) -> Mask:
         """Whether each row of a piece is held out."""
+        if self.held_rows is not None:
+            return self.held_rows[_rows_of(block, piece)]
         if self.share == 0:
             return np.zeros(len(piece.X), dtype=bool)
         keys = file_keys(self.seed, "held out", block, piece)
         return keys < np.uint64(min(self.share, 1 - 1e-12) * 2.0**64)
 
-    def folds(self, block: Block, piece: Piece) -> NDArray[np.int64]:
-        """The fold of every row of a piece."""
+    def folds(self, block: Block, piece: Piece) -> Places:
+        """The fold of every row of a piece; -1 for rows that are in none."""
+        if self.fold_rows is not None:
+            return self.fold_rows[_rows_of(block, piece)]
         keys = file_keys(self.seed, "fold", block, piece)
         return (keys % np.uint64(FOLDS)).astype(np.int64)
 
-    def sample_keys(self, numbers: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
-        """Keys by the number of a row among all: rows with the lowest are sampled."""
-        return keys_of(self.seed, "sample", numbers)
+
+def hold_out(groups: NDArray[np.integer[Any]], share: float, seed: int) -> Mask:
+    """Whether each row is held out: a share of every group, but no group's only row."""
+    n, n_held = len(groups), round(share * len(groups))
+    if not 1 <= n_held < n:
+        raise DataError(
+            f"A hold-out needs at least one row on each side. {n} rows with "
+            f"validation_fraction={share} leave {n_held} to validate on. "
+            "Give more rows, or set validation_fraction=0."
+        )
+    order = _dealt(groups, 2, seed)
+    order = order if len(order) >= n_held else np.random.default_rng(seed).permutation(n)
+    held = np.zeros(n, dtype=bool)
+    held[order[((np.arange(n_held) + 0.5) * (len(order) / n_held)).astype(np.int64)]] = True
+    return held
+
+
+def deal_folds(groups: NDArray[np.integer[Any]], n_folds: int, seed: int) -> Places:
+    """The fold of each row: every group is dealt out like cards, in a random order.
+
+    Groups of fewer rows than folds are in none, -1: a fold could not learn what it is judged by.
+    """
+    order, folds = _dealt(groups, n_folds, seed), np.full(len(groups), -1)
+    folds[order] = np.arange(len(order)) % n_folds
+    return folds
+
+
+def _dealt(groups: NDArray[np.integer[Any]], least: int, seed: int) -> Places:
+    """Row numbers in a random order, group by group, of groups with ``least`` rows or more."""
+    shuffled = np.random.default_rng(seed).permutation(len(groups))
+    order = shuffled[np.argsort(groups[shuffled], kind="stable")]
+    return order[(np.bincount(groups) >= least)[groups[order]]]
+
+
+def _rows_of(block: Block, piece: Piece) -> slice:
+    first = block.start + piece.first
+    return slice(first, first + len(piece.y))
 
 
 @dataclass
@@ -62,8 +109,8 @@ class Sample:
     X: NDArray[Any]
     y: NDArray[Any]
     weight: NDArray[np.float64]
-    number: NDArray[np.int64]
-    fold: NDArray[np.int64]
+    number: Places
+    fold: Places
     key: NDArray[np.uint64]
 
     def __len__(self) -> int:
@@ -82,6 +129,8 @@ class Sample:
     @classmethod
     def joined(cls, parts: Sequence["Sample"]) -> "Sample":
         """All of them, each once, in the order of their numbers."""
+        if len(parts) == 1:
+            return parts[0]
         names = cls.__dataclass_fields__
         both = cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
         return both.taken(np.unique(both.number, return_index=True)[1])
@@ -96,67 +145,74 @@ class Reservoir:
         self._n = 0
         self._highest = np.uint64(2**64 - 1)
 
-    def add(self, rows: Sample, chosen: NDArray[np.bool_]) -> None:
-        """Offer the chosen ones of some more rows."""
-        low = (rows.key <= self._highest) & chosen
-        if not low.any():
-            return
-        self._parts.append(rows.taken(np.flatnonzero(low)))
-        self._n += len(self._parts[-1])
+    def add(self, rows: Sample, places: Places) -> None:
+        """Offer some rows of a piece, by their places in it."""
+        places = places[rows.key[places] <= self._highest]
+        if len(places) > self._size:
+            lowest = np.argpartition(rows.key[places], self._size)[: self._size]
+            places = np.sort(places[lowest])
+        if len(places):
+            self._parts.append(rows.taken(places))
+            self._n += len(places)
         if self._n > 2 * self._size:
-            self._parts = [Sample.joined(self._parts).lowest(self._size)]
-            self._n = self._size
-            self._highest = self._parts[0].key.max()
+            self._parts = self.rows()
+            self._n, self._highest = self._size, self._parts[0].key.max()
 
     def rows(self) -> list[Sample]:
         """The sample; an empty list if nothing was offered."""
         return [Sample.joined(self._parts).lowest(self._size)] if self._parts else []
 
 
-def sampled(
-    keys: NDArray[np.uint64], groups: NDArray[np.integer[Any]]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Which of these rows a survey would sample, and which of those without regard to groups."""
-    n = len(keys)
-    if n <= SAMPLE_ROWS:
-        return np.arange(n), np.ones(n, dtype=bool)
-    chosen = np.zeros(n, dtype=bool)
-    uniform = np.zeros(n, dtype=bool)
-    uniform[np.argpartition(keys, SAMPLE_ROWS)[:SAMPLE_ROWS]] = True
-    order = np.argsort(groups, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
-        chosen[rows[np.argsort(keys[rows], kind="stable")[:SAMPLE_OF_A_GROUP]]] = True
-    numbers = np.flatnonzero(chosen | uniform)
-    return numbers, uniform[numbers]
+class Sampler:
+    """A sample of all rows, with some rows of every class if rows have one."""
+
+    def __init__(self, *, by_label: bool) -> None:
+        self._uniform = Reservoir(SAMPLE_ROWS)
+        self._by_label: dict[Any, Reservoir] | None = {} if by_label else None
+
+    def add(self, rows: Sample, places: Places) -> None:
+        """Offer some rows of a piece, by their places in it."""
+        self._uniform.add(rows, places)
+        if self._by_label is None or not len(places):
+            return
+        labels, codes = np.unique(rows.y[places], return_inverse=True)
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes))[:-1]
+        for label, chosen in zip(labels.tolist(), np.split(places[order], ends), strict=True):
+            self._by_label.setdefault(label, Reservoir(SAMPLE_OF_A_CLASS)).add(rows, chosen)
+
+    def rows(self) -> Sample | None:
+        """The sample; None if no row was offered."""
+        of_labels = () if self._by_label is None else self._by_label.values()
+        parts = [rows for each in (self._uniform, *of_labels) for rows in each.rows()]
+        return Sample.joined(parts) if parts else None
 
 
 @dataclass
 class Survey:
     """Facts from one pass. ``counts`` and ``masses`` are of rows to train on and held out.
 
+    ``targets`` has statistics of the targets, unless these were known before the pass.
     ``trained`` says how many rows of each block, by its start, are trained on; ``is_weighted``
-    whether some count other than once. Rows of weight zero are not there at all. ``samples`` are
-    of the rows to train on and of those held out, each an empty list where there is no row.
+    whether some count other than once. Rows of weight zero are not there at all. ``samples`` are of
+    the rows to train on and of those held out, None where there is no row.
     """
 
-    targets: Targets
-    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
+    targets: Targets | None = None
+    counts: Places = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
     masses: NDArray[np.float64] = field(default_factory=lambda: np.zeros(2))
     fold_masses: NDArray[np.float64] = field(default_factory=lambda: np.zeros(FOLDS))
     moments: Moments | None = None
-    samples: tuple[list[Sample], list[Sample]] = ([], [])
+    samples: tuple[Sample | None, ...] = ()
     trained: dict[int, int] = field(default_factory=dict)
     is_weighted: bool = False
 
     @property
     def sample(self) -> Sample:
         """A sample of the rows to train on; there are some."""
-        return self.samples[0][0]
-
-    @property
-    def held_sample(self) -> Sample | None:
-        """A sample of the rows that are held out."""
-        return self.samples[1][0] if self.samples[1] else None
+        if self.samples[0] is None:
+            raise AssertionError("no row is trained on")
+        return self.samples[0]
 
     def add_moments(self, moments: Moments | None) -> None:
         """Merge those of more rows."""
@@ -180,85 +236,77 @@ def pieces_of(
 ) -> Iterator[tuple[Block, Piece]]:
     """All pieces of some blocks, in order, so many of them read ahead by a thread.
 
-    The thread also fetches them, to a GPU say.
+    The thread also fetches them, to a GPU say. Rows in memory are one piece, and need no thread.
     """
-    n_rows = rows or rows_a_piece(source)
+    n_rows = rows or (source.n_rows if source.in_memory else rows_a_piece(source))
     a_row = (source.n_bytes or 0) / source.n_rows if features else 0.0
 
     def read() -> Iterator[tuple[Block, Piece]]:
         for block in blocks:
             for piece in source.read(block, n_rows, features=features):
-                source.bytes_read += round(a_row * len(piece.X))
+                source.bytes_read += round(a_row * len(piece.y))
                 yield block, piece if fetch is None else fetch(piece)
 
-    return ahead(read(), n_ahead)
+    return read() if source.in_memory else ahead(read(), n_ahead)
 
 
 def survey(
     source: RowSource,
-    targets: Targets,
+    targets: Targets | None,
     split: Split,
     ranks: Ranks,
     *,
+    by_label: bool,
     scatter: str = "none",
     against: Any = None,
     features: bool = True,
 ) -> Survey:
     """Look at every row once; all ranks learn what there is.
 
-    ``scatter`` is "full" or "diagonal", or "none" where moments are not asked for. ``against``
-    encodes targets for PLS, which needs to know them. Without ``features`` only targets are read.
+    ``targets`` collects statistics of the targets; None where they are known. ``scatter`` is "full" or
+    "diagonal", or "none" where moments are not asked for. ``against`` encodes targets for PLS,
+    which needs to know them. Without ``features`` only targets are read.
     """
-    survey = Survey(targets)
-    uniform, held = Reservoir(SAMPLE_ROWS), Reservoir(SAMPLE_ROWS)
-    by_label: dict[Any, Reservoir] = {}
+    facts = Survey(targets)
+    samplers = Sampler(by_label=by_label), Sampler(by_label=False)
     for block, piece in pieces_of(source, ranks.share(source.blocks), features=features):
-        check_features(source, block, piece)
         mass = mass_of(block, piece)
-        targets.add(np.asarray(piece.y), mass, _where(block, piece))
-        rows = _as_sample(block, piece, mass, split)
+        if not source.in_memory:  # those were checked when they came
+            check_features(source, block, piece)
+        if targets is not None:
+            targets.add(np.asarray(piece.y), mass, _where(block, piece))
+        number = np.arange(*_rows_of(block, piece).indices(source.n_rows))
+        key, fold = keys_of(split.seed, "sample", number), split.folds(block, piece)
+        rows = Sample(piece.X, np.asarray(piece.y), mass, number, fold, key)
         out = split.held(block, piece)
-        counts, out = (mass > 0) & ~out, (mass > 0) & out
-        survey.is_weighted |= bool((mass != 1).any())
-        survey.counts += [int(counts.sum()), int(out.sum())]
-        survey.masses += [float(mass[counts].sum()), float(mass[out].sum())]
-        survey.fold_masses += np.bincount(rows.fold[counts], mass[counts], minlength=FOLDS)
-        n_before = survey.trained.get(block.start, 0)
-        survey.trained[block.start] = n_before + int(counts.sum())
-        held.add(rows, out)
-        uniform.add(rows, counts)
-        if isinstance(targets, LabelCounts):
-            _offer_by_label(by_label, rows, counts)
+        places = np.flatnonzero((mass > 0) & ~out), np.flatnonzero((mass > 0) & out)
+        for sampler, chosen in zip(samplers, places, strict=True):
+            sampler.add(rows, chosen)
+        facts.is_weighted |= bool((mass != 1).any())
+        facts.counts += [len(chosen) for chosen in places]
+        facts.masses += [float(mass[chosen].sum()) for chosen in places]
+        inside = places[0][fold[places[0]] >= 0]
+        facts.fold_masses += np.bincount(fold[inside], mass[inside], FOLDS)
+        facts.trained[block.start] = facts.trained.get(block.start, 0) + len(places[0])
         if scatter != "none":
-            trained = rows if counts.all() else rows.taken(counts)
-            for part in _moments(trained, scatter, against, weighted=piece.weight is not None):
-                survey.add_moments(part)
-    sampled_rows = [rows for each in (uniform, *by_label.values()) for rows in each.rows()]
-    survey.samples = ([Sample.joined(sampled_rows)] if sampled_rows else [], held.rows())
-    return _merged(ranks.gather(survey))
+            for part in _moments(rows, places[0], scatter, against, weighted=facts.is_weighted):
+                facts.add_moments(part)
+    facts.samples = tuple(sampler.rows() for sampler in samplers)
+    facts = _merged(ranks.gather(facts), by_label=by_label)
+    if facts.samples[0] is None:
+        raise DataError(
+            "Some rows must count. None is left to train on: all weights are zero, or all rows are "
+            "held out. Give more rows, or larger weights."
+        )
+    return facts
 
 
-def _as_sample(block: Block, piece: Piece, mass: NDArray[np.float64], split: Split) -> Sample:
-    """All rows of a piece, with their keys and folds."""
-    first = block.start + piece.first
-    number = np.arange(first, first + len(piece.X))
-    fold, key = split.folds(block, piece), split.sample_keys(number)
-    return Sample(piece.X, np.asarray(piece.y), mass, number, fold, key)
-
-
-def _offer_by_label(
-    by_label: dict[Any, Reservoir], rows: Sample, counts: NDArray[np.bool_]
-) -> None:
-    labels, codes = np.unique(rows.y, return_inverse=True)
-    for code, label in enumerate(labels.tolist()):
-        if label not in by_label:
-            by_label[label] = Reservoir(SAMPLE_OF_A_GROUP)
-        by_label[label].add(rows, counts & (codes == code))
-
-
-def _merged(parts: Sequence[Survey]) -> Survey:
+def _merged(parts: Sequence[Survey], *, by_label: bool) -> Survey:
     """The facts of all ranks, the same on each."""
-    total = Survey(parts[0].targets.merge([part.targets for part in parts]))
+    if len(parts) == 1:
+        return parts[0]
+    of_targets = [part.targets for part in parts if part.targets is not None]
+    total = Survey(of_targets[0].merge(of_targets) if of_targets else None)
     for part in parts:
         total.counts += part.counts
         total.masses += part.masses
@@ -266,42 +314,39 @@ def _merged(parts: Sequence[Survey]) -> Survey:
         total.trained |= part.trained
         total.is_weighted |= part.is_weighted
         total.add_moments(part.moments)
-    total.samples = ([], [])
-    for number, samples in enumerate(total.samples):
-        of_ranks = [rows for part in parts for rows in part.samples[number]]
+    samplers = Sampler(by_label=by_label), Sampler(by_label=False)
+    for number, sampler in enumerate(samplers):
+        of_ranks = [rows for part in parts if (rows := part.samples[number]) is not None]
         if of_ranks:
-            samples.append(_resampled(Sample.joined(of_ranks), total.targets))
-    if not total.samples[0]:
-        raise DataError(
-            "Some rows must count. None is left to train on: all weights are zero, or all rows are "
-            "held out. Give more rows, or larger weights."
-        )
+            rows = Sample.joined(of_ranks)
+            sampler.add(rows, np.arange(len(rows)))
+    total.samples = tuple(sampler.rows() for sampler in samplers)
     return total
 
 
-def _resampled(rows: Sample, targets: Targets) -> Sample:
-    """The sample of all, from the samples of parts."""
-    groups = np.zeros(len(rows), dtype=np.int64)
-    if isinstance(targets, LabelCounts):
-        _, groups = np.unique(rows.y, return_inverse=True)
-    return rows.taken(sampled(rows.key, groups)[0])
-
-
-def _moments(rows: Sample, scatter: str, against: Any, *, weighted: bool) -> Iterator[Moments]:
+def _moments(
+    rows: Sample, places: Places, scatter: str, against: Any, *, weighted: bool
+) -> Iterator[Moments]:
     """Moments of pieces that stay in cache."""
     size = max(1, CACHED_NUMBERS // rows.X.shape[1])
-    for start in range(0, len(rows), size):
-        some = slice(start, start + size)
+    for start in range(0, len(places), size):
+        some = places[start : start + size]
         X = as_tensor(rows.X[some]).double()
         Y = X[:, :0] if against is None else against(rows.y[some])
         weight = torch.from_numpy(rows.weight[some]) if weighted else None
         yield moments_of_chunk(X, Y, weight, diagonal=scatter == "diagonal")
 
 
+def as_tensor(X: NDArray[Any]) -> Tensor:
+    """Numbers of a type that torch knows, in memory that it may write to."""
+    native = X.dtype.isnative and X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
+    return torch.from_numpy(np.require(X if native else X.astype(np.float64), None, ["C", "W"]))
+
+
 def mass_of(block: Block, piece: Piece) -> NDArray[np.float64]:
     """What each row counts; raises DataError for weights that are none."""
     if piece.weight is None:
-        return np.ones(len(piece.X))
+        return np.ones(len(piece.y))
     bad = ~((piece.weight >= 0) & np.isfinite(piece.weight))
     if bad.any():
         row = int(bad.argmax())

@@ -3,13 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protopinv.errors import ConfigError, DataError
+from protopinv.errors import DataError
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.rows import exact_numbers
 
@@ -330,45 +329,6 @@ def require_scale(objective: Numbers, numbers: NDArray[np.float64]) -> None:
         raise DataError(
             "Targets must be small enough to be squared, at most about 1e150. y holds larger "
             "ones. Rescale it."
-        )
-
-
-def class_factors(
-    class_weight: Any, labels: NDArray[Any], mass: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """What rows of each class count beside their own weights, which have this ``mass``."""
-    if isinstance(class_weight, str) and class_weight == "balanced":
-        even: NDArray[np.float64] = mass.sum() / (len(mass) * mass)
-        return even
-    check_class_weight(class_weight)
-    names = labels.tolist()
-    for label, number in class_weight.items():
-        if label not in names:
-            raise DataError(
-                f"class_weight may name classes of y only: {few(names)}. Got {label!r}. Check "
-                "its name and type."
-            )
-        counts = isinstance(number, Real) and not isinstance(number, bool)
-        if not (counts and 0 <= number < np.inf):
-            raise ConfigError(
-                f"class_weight must be numbers, 0 or more. Class {label!r} has {number!r}. "
-                "Change it."
-            )
-    return np.array([float(class_weight.get(label, 1.0)) for label in names])
-
-
-def check_class_weight(class_weight: Any, *, is_column: bool = True) -> None:
-    """Raise ConfigError for what is neither "balanced" nor a dict, or for several labels a row."""
-    balanced = isinstance(class_weight, str) and class_weight == "balanced"
-    if not balanced and not isinstance(class_weight, dict):
-        raise ConfigError(
-            "class_weight must be None, 'balanced' or a dict of numbers by class. Got "
-            f"{class_weight!r}. Change it, or leave it at None."
-        )
-    if not is_column:
-        raise ConfigError(
-            "class_weight goes with one class a row. There are several labels a row. Use "
-            "sample_weight, or a column of weights."
         )
 
 

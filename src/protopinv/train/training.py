@@ -1,12 +1,11 @@
-"""From prepared rows to trained banks: folds, screening of candidates, the full training."""
+"""From prepared rows to trained banks: screening of candidates, then the best of them to the end."""
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
-from threading import Event
-from typing import Any
+from threading import Event, Lock
 
 import torch
 
@@ -14,23 +13,25 @@ from protopinv.bank import Bank
 from protopinv.errors import TrainingError
 from protopinv.features import FeatureMap, Front
 from protopinv.kernels.building import consider, note_built
-from protopinv.memory import Memory, begin_memory
-from protopinv.network import Network, mean_network, solve_weights
 from protopinv.objective import Objective
-from protopinv.train.bank_step import BankStep, architecture_of
 from protopinv.train.checkpoint import Checkpoints
 from protopinv.train.config import TrainConfig
-from protopinv.train.cross import EpochChoice
 from protopinv.train.history import History, mean_history
-from protopinv.train.interrupts import control_c
-from protopinv.train.look import Tried, best_of
-from protopinv.train.loop import Observer, Run, StopTraining
+from protopinv.train.loop import EpochReport, Observer, Run, StopTraining
+from protopinv.train.machine import control_c, set_own_threads
 from protopinv.train.prepare import Prepared, first_banks, noise_generator
 from protopinv.train.ranks import ALONE, Ranks
 from protopinv.train.resolve import FOLDS
 from protopinv.train.rows import AnyRows, Rows
-from protopinv.train.step import SOLVE_TOLERANCE, Step
+from protopinv.train.step import BankStep, Step
+from protopinv.train.stopping import EpochChoice
 from protopinv.train.survey import SAMPLE_ROWS
+
+# Candidates are screened for this share of their epochs, or for fewer if these have so many steps.
+# On 61 public tables the out-of-fold loss after 50 of 250 epochs chose as well as at the end.
+SCREENING = 0.2
+SCREENING_STEPS = 60
+LEAST_SCREENING = 4
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,14 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A configuration that was screened, and its lowest out-of-fold loss; Inf if it failed."""
+
+    config: TrainConfig
+    held_loss: float
+
+
+@dataclass(frozen=True)
 class Trained:
     """Banks after training, before they are merged into a network.
 
@@ -76,7 +85,7 @@ class Trained:
     history: History
     constant_loss: float
     calibration: float
-    candidates: tuple[Tried, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
 
     @property
     def was_interrupted(self) -> bool:
@@ -93,139 +102,179 @@ def train(
 ) -> Trained:
     """Screen the candidates, train the best of them to the end, and calibrate it.
 
-    With early_stopping="cross" and nothing held out, four folds train beside the banks of all rows,
-    and their out-of-fold loss selects the candidate and the number of epochs. Predictions are the
-    mean of ``n_members`` banks; with folds up to four of these are theirs.
+    With folds, four members that leave rows out train beside those of all rows: their out-of-fold
+    loss selects the candidate and the number of epochs. Predictions are the mean of ``n_members``
+    banks; with folds up to four of these are theirs.
     """
-    config = configs[0]
-    n_full, n_members = config.n_members, config.n_members
-    if prepared.cross is not None and start is None:
-        n_beside = max(1, config.n_members - FOLDS)
-        crossed = prepared.cross(n_beside)
-        if crossed is not None:
-            rows, sample, judged = crossed
-            prepared = replace(prepared, rows=rows, sample=sample, judged=judged, cross=None)
-            n_full, n_members = n_beside, n_beside + FOLDS
-    rows, checkpoints = prepared.rows, job.checkpoints
-    consider(job.device, _work(prepared, config, objective) * n_members)
-    with control_c() if checkpoints is None else checkpoints.signals() as stop:
-        begin = partial(
-            _begin, prepared, objective, job, start, n_full=n_full, n_members=n_members, stop=stop
-        )
-        run, candidates = best_of(
-            configs if rows.held is not None else [config],
-            begin,
-            partial(_screening_loss, prepared),
-            job.observer,
-            workers=job.workers,
-            checkpoints=checkpoints,
-            stop=stop,
-        )
+    with control_c() if job.checkpoints is None else job.checkpoints.signals() as stop:
+        candidates = configs if prepared.n_full else configs[:1]
+        screening = Screening(prepared, objective, candidates, job, start, stop)
+        consider(job.device, screening.work())
+        run = screening.best()
         run.advance(observer=job.observer)
     job.ranks.require_same(run.step.trained)
     note_built(job.device)
-    return _finish(run, prepared, job, candidates)
-
-
-def _begin(
-    prepared: Prepared,
-    objective: Objective,
-    job: Job,
-    start: Start | None,
-    config: TrainConfig,
-    *,
-    n_full: int,
-    n_members: int,
-    stop: Event,
-) -> Run:
-    """The training of one candidate, before its first step."""
-    rows = prepared.rows
-    if start is None:
-        seeds = [job.seed + number for number in range(n_members)]
-        bank = first_banks(prepared.sample, objective, config, seeds)
-    else:
-        bank = start.bank.to(job.device, getattr(torch, config.dtype)).snapshot()
-    if isinstance(rows, Rows):
-        rows = replace(rows, y=objective.dense(rows.y, bank.inputs.dtype))
-    several = job.ranks.size > 1
-    step = BankStep(
-        bank,
-        [config] * n_members,
-        objective,
-        generator=noise_generator(job.seed, job.device),
-        row_generator=noise_generator(job.seed, job.device, job.ranks.number) if several else None,
-        ranks=job.ranks,
-        n_frozen=0 if start is None else start.n_frozen,
-    )
-    choice = None
-    if rows.held is not None:
-        n_batches = rows.n_batches(config.batch_size)
-        choice = EpochChoice(step.trained, n_full, config.max_epochs, n_batches)
-    run = Run(step, rows, validation=prepared.validation, choice=choice)
-    run.after_step = partial(_end_on, stop)
-    return run
-
-
-def _end_on(stop: Event, _: Run) -> None:
-    """After a step, in whichever thread it was taken."""
-    if stop.is_set():
-        raise StopTraining
-
-
-def _finish(run: Run, prepared: Prepared, job: Job, candidates: tuple[Tried, ...]) -> Trained:
-    """The banks that are averaged, calibrated by held-out rows."""
     spent = 0.0 if job.checkpoints is None else job.checkpoints.spent
     histories = run.finish(seconds=lambda: job.seconds() + spent)
-    step, config = run.step, run.step.config
+    step, config, judged = run.step, run.step.config, prepared.judged
     alive = [n for n, history in enumerate(histories) if history.skipped_steps < history.steps]
     members = (alive or [0])[: config.n_members]
-    judged = _few(prepared.judged) if run.was_interrupted else prepared.judged
-    calibration, _ = _calibrated(step, judged, prepared.validation)
+    if run.was_interrupted and judged is not None and len(judged) > SAMPLE_ROWS:
+        some = torch.linspace(0, len(judged) - 1, SAMPLE_ROWS, device=judged.X.device)
+        judged = judged.taken(some.long())
+    rows = prepared.rows  # or a sample where not all are here
+    counted = rows if isinstance(rows, Rows) and rows.total is None else prepared.sample
+    weight = None if counted.weight is None else counted.weight[0]
     return Trained(
         config,
         step.state.to("cpu").members(members),
         mean_history([histories[n] for n in members]),
-        constant_loss(step.objective, prepared),
-        calibration,
-        candidates,
+        step.objective.constant_loss(counted.y, weight),
+        calibrated(step, judged, prepared.validation)[0],
+        screening.results() if len(candidates) > 1 else (),
     )
 
 
-def _few(rows: Rows | None) -> Rows | None:
-    """Rows from first to last, as many as are judged in no time."""
-    if rows is None or len(rows) <= SAMPLE_ROWS:
-        return rows
-    return rows.taken(torch.linspace(0, len(rows) - 1, SAMPLE_ROWS, device=rows.X.device).long())
+class Screening:
+    """Candidates, each of which is trained for a while, several at once; the best is kept.
 
-
-def _work(prepared: Prepared, config: TrainConfig, objective: Objective) -> float:
-    """Multiplications of one bank in all its epochs: rows forward, errors back, and gradients."""
-    sizes = (prepared.sample.X.shape[-1], *config.widths, objective.n_outputs)
-    through = sum(a * b for a, b in pairwise(sizes))
-    return 3.0 * prepared.rows.n_total * config.max_epochs * through
-
-
-def constant_loss(objective: Objective, prepared: Prepared) -> float:
-    """The loss of the best constant on all rows, or on a sample where not all are here."""
-    rows = prepared.rows
-    counted = rows if isinstance(rows, Rows) and rows.total is None else prepared.sample
-    return objective.constant_loss(counted.y, None if counted.weight is None else counted.weight[0])
-
-
-def _screening_loss(prepared: Prepared, run: Run) -> float:
-    """The lowest out-of-fold loss of a candidate in its screening, at any epoch or calibrated.
-
-    Smoothed labels make for timid probabilities, which do not say that a candidate is worse.
+    A candidate that cannot be trained is passed over, unless none can. With checkpoints they are
+    screened one after another, and resume where they were. Once ``stop`` is set all trainings end
+    after their next step.
     """
-    lowest = math.inf if run.folds is None else run.folds.choice.lowest_on_host()
-    if run.was_interrupted:  # a pass over all rows takes a while
-        return lowest
-    return min(lowest, _calibrated(run.step, prepared.judged, prepared.validation)[1])
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        objective: Objective,
+        candidates: Sequence[TrainConfig],
+        job: Job,
+        start: Start | None,
+        stop: Event,
+    ) -> None:
+        self._prepared, self._objective, self._candidates = prepared, objective, candidates
+        self._job, self._start, self._stop = job, start, stop
+        n_full, n_members = prepared.n_full, candidates[0].n_members
+        self._n_members = n_full + FOLDS if n_full else n_members
+        self._losses: dict[int, float] = {}
+        self._runs: dict[int, Run] = {}
+        self._errors: list[TrainingError] = []
+        self._is_over = self._was_interrupted = False
+        self._lock = Lock()
+
+    def work(self) -> float:
+        """Multiplications of all epochs: rows forward, errors back, and gradients."""
+        config, prepared = self._candidates[0], self._prepared
+        sizes = (prepared.sample.X.shape[-1], *config.widths, self._objective.n_outputs)
+        through = sum(a * b for a, b in pairwise(sizes))
+        return 3.0 * prepared.rows.n_total * config.max_epochs * through * self._n_members
+
+    def best(self) -> Run:
+        """The training to continue: of the only candidate, or the one with the lowest loss."""
+        numbers, checkpoints = range(len(self._candidates)), self._job.checkpoints
+        if len(numbers) == 1:
+            return self._begin(0)
+        workers = 1 if checkpoints is not None else min(self._job.workers, len(numbers))
+        own = (torch.get_num_threads(),)
+        with ThreadPoolExecutor(workers, initializer=set_own_threads, initargs=own) as pool:
+            each = map if workers == 1 else pool.map
+            try:  # Ctrl-C comes to this thread, and ends all
+                list(each(self._screen, numbers))
+            except KeyboardInterrupt:
+                self._is_over = self._was_interrupted = True
+                self._stop.set()
+        if not self._runs:
+            raise KeyboardInterrupt if self._was_interrupted else self._errors[0]
+        best = min(self._runs, key=lambda number: (self._losses[number], number))
+        if self._is_over:
+            self._runs[best].end("interrupted" if self._was_interrupted else "stopped early")
+        elif checkpoints is not None:
+            for number in set(self._runs) - {best}:
+                checkpoints.drop(number)
+        return self._runs[best]
+
+    def results(self) -> tuple[Candidate, ...]:
+        """Every candidate with its loss."""
+        losses = (self._losses.get(number, math.inf) for number in range(len(self._candidates)))
+        return tuple(map(Candidate, self._candidates, losses))
+
+    def _begin(self, number: int) -> Run:
+        """The training of a candidate, before its first step or where a checkpoint left it."""
+        prepared, job, config = self._prepared, self._job, self._candidates[number]
+        if self._start is None:
+            seeds = range(job.seed, job.seed + self._n_members)
+            bank = first_banks(prepared.sample, self._objective, config, seeds)
+        else:
+            bank = self._start.bank.to(job.device, getattr(torch, config.dtype)).snapshot()
+        rows, several = prepared.rows, job.ranks.size > 1
+        if isinstance(rows, Rows):
+            rows = replace(rows, y=self._objective.dense(rows.y, bank.inputs.dtype))
+        step = BankStep(
+            bank,
+            config,
+            self._objective,
+            generator=noise_generator(job.seed, job.device),
+            row_generator=noise_generator(job.seed, job.device, job.ranks.number)
+            if several
+            else None,
+            ranks=job.ranks,
+            n_frozen=0 if self._start is None else self._start.n_frozen,
+        )
+        choice = None
+        if prepared.n_full:
+            n_batches = rows.n_batches(config.batch_size)
+            choice = EpochChoice(step.trained, prepared.n_full, config.max_epochs, n_batches)
+        run = Run(step, rows, validation=prepared.validation, choice=choice)
+        run.after_step = self._end_if_stopped
+        return run if job.checkpoints is None else job.checkpoints.watch(number, run)
+
+    def _end_if_stopped(self, _: Run) -> None:
+        """After a step, in whichever thread it was taken."""
+        if self._stop.is_set():
+            raise StopTraining
+
+    def _screen(self, number: int) -> None:
+        """Train one candidate for a while, unless all are to end."""
+        checkpoints = self._job.checkpoints
+        if self._is_over:
+            return
+        if checkpoints is not None and (loss := checkpoints.lost(number)) is not None:
+            self._losses[number] = loss
+            return
+        try:
+            run = self._begin(number)
+            per_epoch = run.rows.n_batches(run.step.config.batch_size)
+            least = max(LEAST_SCREENING, math.ceil(SCREENING_STEPS / per_epoch))
+            epochs = min(run.n_epochs, least, max(1, math.ceil(SCREENING * run.n_epochs)))
+            run.advance(epochs, observer=lambda report: self._observe(number, report))
+        except TrainingError as error:
+            self._errors.append(error)
+            if checkpoints is not None:
+                checkpoints.look_is_over(number, math.inf)
+                checkpoints.drop(number)
+            return
+        # at any epoch, or calibrated: smoothed labels make for timid probabilities, which do not
+        # say that a candidate is worse
+        loss = math.inf if run.choice is None else run.choice.lowest_on_host()
+        if run.was_interrupted:  # a pass over all rows takes a while
+            self._is_over = self._was_interrupted = True
+        else:
+            prepared = self._prepared
+            loss = min(loss, calibrated(run.step, prepared.judged, prepared.validation)[1])
+            if checkpoints is not None:
+                loss = checkpoints.look_is_over(number, loss)
+        self._losses[number], self._runs[number] = loss, run
+        self._is_over = self._is_over or run.is_stopped
+
+    def _observe(self, number: int, report: EpochReport) -> bool:
+        """Show a report with the number of its candidate, one at a time; True once all end."""
+        with self._lock:
+            if self._job.observer is not None and not self._is_over:
+                self._is_over = bool(self._job.observer(replace(report, candidate=number)))
+        return self._is_over
 
 
-def _calibrated(
-    step: Step[Any], judged: Rows | None, validation: AnyRows | None
-) -> tuple[float, float]:
+def calibrated(step: Step, judged: Rows | None, validation: AnyRows | None) -> tuple[float, float]:
     """Temperature scaling by held-out rows: the factor of the outputs, and the loss with it."""
     # rows that are only watched change nothing
     watched = validation is not None and step.config.early_stopping is not True
@@ -241,71 +290,6 @@ def _calibrated(
             outputs.append((by_member * share[:, None]).sum(0, keepdim=True))
     if judged.held is not None:
         weight = judged.held.sum(0)
-    elif judged.weight is not None:
-        weight = judged.weight[0]
     else:
-        weight = judged.X.new_ones(len(judged))
+        weight = judged.X.new_ones(len(judged)) if judged.weight is None else judged.weight[0]
     return step.objective.sharpness(torch.cat(outputs, dim=2), judged.y, weight)
-
-
-def replay_memory(
-    prepared: Prepared, objective: Objective, trained: Trained, limit: int | None, seed: int
-) -> Memory | None:
-    """A Gaussian mixture for each group of rows, for ``partial_fit``; None for a limit of 0.
-
-    It is of a sample where not all rows are here, or Ctrl-C was pressed.
-    """
-    if limit == 0:
-        return None
-    rows, in_haste = prepared.rows, trained.was_interrupted
-    all_here = isinstance(rows, Rows) and rows.total is None and not in_haste
-    # copies of images come after all originals, and are no rows
-    n_rows = rows.n_total // (1 + trained.config.image_copies)
-    rows = rows if all_here and isinstance(rows, Rows) else prepared.sample
-    rows = rows.taken(slice(0, n_rows)) if n_rows < len(rows) else rows
-    memory = begin_memory(
-        rows.X,
-        objective.groups(rows.y).to(rows.X.device),
-        rows.X.new_ones(len(rows)) if rows.weight is None else rows.weight[0],
-        n_groups=objective.n_groups,
-        limit=limit,
-        generator=noise_generator(seed, torch.device("cpu")),
-    )
-    memory = memory if all_here else memory.weakened(n_rows / len(rows))
-    if prepared.masses is None:
-        return memory
-    # weights have a mean of one, and a sample has more rows of rare groups than their share
-    masses = memory.masses(objective.n_groups)
-    return memory.reweighted(torch.where(masses > 0, prepared.masses / masses, 1.0))
-
-
-def merged_network(
-    bank: Bank,
-    features: FeatureMap,
-    objective: Objective,
-    config: TrainConfig,
-    calibration: float = 1.0,
-) -> Network:
-    """Solve once in float64 and back-project: a plain network on original features.
-
-    Its outputs are the mean of those of all members, in the units that users know, and times
-    ``calibration``.
-    """
-    exact = bank.to("cpu", torch.float64)
-    architecture = architecture_of(config)
-    solution = solve_weights(exact, architecture, form=config.solver)
-    if not bool((solution.error < SOLVE_TOLERANCE).all()):
-        solution = solve_weights(exact, architecture, form="svd")
-    if not all(bool(W.isfinite().all()) for W in solution.weights):
-        raise TrainingError(
-            "The weights of a trained bank must be finite. They are not: its prototypes have grown "
-            "too large. Lower lr, or raise ridge."
-        )
-    networks = []
-    for member in range(bank.n_members):
-        first, *inner, last = (W[member] for W in solution.weights)
-        merged = (features.back_project(first), *inner, objective.fold(last) * calibration)
-        # laid out as a file gives them back: products of other layouts round otherwise
-        weights = tuple(W.contiguous() for W in merged)
-        networks.append(Network(weights, config.activation, bank.n_prototypes))
-    return mean_network(networks)
