@@ -70,8 +70,7 @@ class PopulationStep(BankStep):
         check_members(configs)
         differ = any(len({getattr(config, name) for config in configs}) > 1 for name in NEUTRAL)
         shared = replace(configs[0], **NEUTRAL) if differ else configs[0]
-        shared_by_all = [shared] * len(configs)
-        super().__init__(bank, shared_by_all, objective, generator=generator, chunk=chunk)
+        super().__init__(bank, shared, objective, generator=generator, chunk=chunk)
         if differ:
             own = OWN_OPTIMIZERS[shared.optimizer](self.optimizer.blocks, shared.lr)
             own.set_members(configs, len(bank.hidden))

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from protopinv.data import load_data
-from protopinv.objective import Classes
-from protopinv.train.data import ArrayData
+from protopinv.objective import Classes, Objective
+from protopinv.train.data import Data, data_of_arrays
 
 # How the data sets are called in tables.
 NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion"}
@@ -68,6 +68,23 @@ def as_images(rows: Rows) -> Rows:
     return Rows(rows.X.reshape(-1, SIDE, SIDE), rows.y)
 
 
-def data_of(rows: Rows) -> ArrayData:
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """Rows and targets, the seed of what is drawn from them, and numbers of held-out rows."""
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    objective: Objective
+    seed: int = 0
+    held_out: NDArray[np.integer[Any]] | None = None
+
+    @property
+    def data(self) -> Data:
+        """What training takes."""
+        options = {"seed": self.seed, "held_out": self.held_out}
+        return data_of_arrays(self.X, self.y, self.objective, **options)
+
+
+def arrays_of(rows: Rows) -> Arrays:
     """Rows of an image set to train on."""
-    return ArrayData(rows.X, rows.y.astype(np.int64), OBJECTIVE)
+    return Arrays(rows.X, rows.y.astype(np.int64), OBJECTIVE)

@@ -18,21 +18,19 @@ from torch import Generator
 
 from benchmarks.population import OWN, PopulationStep, member_banks
 from benchmarks.recipes import Parameters
-from benchmarks.tasks import OBJECTIVE, Task, data_of
+from benchmarks.tasks import OBJECTIVE, Arrays, Task, arrays_of
 from protopinv.bank import Bank, population
 from protopinv.errors import ConfigError, TrainingError
-from protopinv.model import Model
+from protopinv.model import Model, merged_network
 from protopinv.model.fitting import shape_of
 from protopinv.train.capture import WARM_UP, CapturedStep
 from protopinv.train.config import TrainConfig
-from protopinv.train.data import ArrayData
 from protopinv.train.history import History
 from protopinv.train.loop import EpochReport, Observer, train
 from protopinv.train.prepare import first_banks, noise_generator, prepare
 from protopinv.train.resolve import have_one_unit, resolved
 from protopinv.train.rows import Rows
 from protopinv.train.step import BankStep, Step
-from protopinv.train.training import merged_network
 
 # More would leave little of a GPU's memory for chunks of rows, and lose more when interrupted.
 MOST_TOGETHER = 10
@@ -49,7 +47,7 @@ class Job:
     observer: Observer | None = None
 
 
-def config_of(parameters: Parameters, data: ArrayData, device: str) -> TrainConfig:
+def config_of(parameters: Parameters, data: Arrays, device: str) -> TrainConfig:
     """The configuration that an estimator with these parameters trains with."""
     (n, d), n_groups = data.X.shape, data.objective.n_groups
     shape = shape_of(n, d, n_groups, torch.device(device), have_one_unit(data.X))
@@ -75,7 +73,7 @@ def _shape(config: TrainConfig) -> str:
 
 
 def train_together(
-    data: ArrayData,
+    data: Arrays,
     jobs: Sequence[Job],
     device: str,
     held_out: NDArray[np.integer[Any]] | None = None,
@@ -104,7 +102,7 @@ def train_together(
 
 
 def train_population(
-    data: ArrayData,
+    data: Arrays,
     configs: Sequence[TrainConfig],
     seeds: Sequence[int],
     *,
@@ -124,7 +122,7 @@ def train_population(
             f"{config.early_stopping!r} with n_members={config.n_members}. Train them apart."
         )
     objective, generator = data.objective, noise_generator(seeds[0], device)
-    prepared = prepare(replace(data, seed=seeds[0]), config, device, seed=seeds[0])
+    prepared = prepare(replace(data, seed=seeds[0]).data, config, device, seed=seeds[0])
     banks = member_banks(prepared.sample, objective, configs, seeds)
     step = PopulationStep(banks, configs, objective, generator=generator)
     histories = train(
@@ -148,7 +146,7 @@ def train_population(
             features=features,
             config=config,
             history=history,
-            n_columns=data.n_features,
+            n_columns=data.X.shape[1],
             front=front,
             bank=bank,
         )
@@ -198,8 +196,8 @@ def sizes_of(model: Model) -> tuple[int, int]:
 def projected_rows(task: Task, config: TrainConfig, *, seed: int, device: str) -> tuple[Rows, Rows]:
     """Rows to train on and those held out, as the network sees them."""
     held_out = np.arange(len(task.train.y), len(task.all_rows.y))
-    data = replace(data_of(task.all_rows), held_out=held_out, seed=seed)
-    prepared = prepare(data, config, torch.device(device), seed=seed)
+    arrays = replace(arrays_of(task.all_rows), held_out=held_out, seed=seed)
+    prepared = prepare(arrays.data, config, torch.device(device), seed=seed)
     rows, validation = prepared.rows, prepared.validation
     if not (isinstance(rows, Rows) and isinstance(validation, Rows)):
         raise AssertionError("rows in memory were held out")
@@ -223,10 +221,10 @@ def first_step(
         for number, seed in enumerate(seeds)
     ]
     generator = noise_generator(seeds[0], rows.X.device)
-    return BankStep(population(banks), [config] * len(seeds), OBJECTIVE, generator=generator)
+    return BankStep(population(banks), config, OBJECTIVE, generator=generator)
 
 
-def ready_step(step: Step[Any], rows: Rows) -> Callable[[], object]:
+def ready_step(step: Step, rows: Rows) -> Callable[[], object]:
     """A step on these rows that ran before: captured on a GPU, warm on a CPU."""
     ready = CapturedStep(step, rows) if rows.X.is_cuda else step
     for _ in range(WARM_UP + 1):  # on a GPU the last of these is captured

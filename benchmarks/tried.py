@@ -147,8 +147,7 @@ def with_restarts(step: BankStep, rows: Rows) -> None:
     """Two cosine cycles of half the length; the second begins with fresh momenta."""
     half = replace(step.config, max_epochs=step.config.max_epochs // 2)
     for _ in range(2):
-        configs = [half] * step.n_members
-        again = BankStep(step.state, configs, step.objective, generator=step.generator)
+        again = BankStep(step.state, half, step.objective, generator=step.generator)
         _trained(again, rows)
 
 

@@ -19,12 +19,11 @@ from protopinv.solve import ridge_solve
 from protopinv.solve.cholesky import invert
 from protopinv.train.capture import CapturedStep
 from protopinv.train.config import TrainConfig
-from protopinv.train.data import ArrayData
+from protopinv.train.data import data_of_arrays
 from protopinv.train.loop import EpochReport, train
 from protopinv.train.prepare import first_banks, prepare
 from protopinv.train.rows import Rows
 from protopinv.train.step import BankStep
-from protopinv.train.streamed import moved_to
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a GPU that torch can use"
@@ -136,10 +135,10 @@ def digits_step(
     targets = {"accuracy": data.y, "R2": data.y[:, None] - 4.5}.get(
         objective.measure, np.eye(10, dtype=np.float32)[data.y]
     )
-    rows = prepare(ArrayData(data.X, targets, objective), config, device, seed=0).rows
+    rows = prepare(data_of_arrays(data.X, targets, objective), config, device, seed=0).rows
     bank = first_banks(rows, objective, config, range(members))
     generator = torch.Generator(device).manual_seed(0)
-    return BankStep(bank, [config] * members, objective, generator=generator, chunk=500), rows
+    return BankStep(bank, config, objective, generator=generator, chunk=500), rows
 
 
 OBJECTIVES = [Classes(np.arange(10)), Labels(10), Numbers((4.5,), (3.0,), (1.0,))]
@@ -188,7 +187,7 @@ def blobs_step(rows: Rows, config: TrainConfig, members: int = 1) -> BankStep:
     objective = Classes(np.arange(3))
     bank = first_banks(rows, objective, config, range(members))
     generator = torch.Generator("cuda").manual_seed(0)
-    return BankStep(bank, [config] * members, objective, generator=generator)
+    return BankStep(bank, config, objective, generator=generator)
 
 
 def test_a_member_that_fails_on_a_gpu_is_skipped_alone(blobs) -> None:
@@ -240,7 +239,7 @@ def test_a_captured_step_falls_back_when_its_solve_fails(blobs) -> None:
 
     (history,) = train(step, rows, clock=time.perf_counter, observer=make_twins)
     assert "Cholesky in float64" in history.events[0]
-    assert step.manner.precision == torch.float64
+    assert step.solver.precision == torch.float64
     assert history.loss[-1] < history.loss[0]
 
 
@@ -287,7 +286,7 @@ SEED_WITHOUT_TIES = 1
 @pytest.mark.parametrize("stem", ["none", "pca", "kmeans", "random"])
 def test_stems_and_copies_are_those_of_the_host(stem: str) -> None:
     data = load_data("digits", split="train")
-    source = ArrayData(data.X[:300], data.y[:300], Classes(np.arange(10)))
+    source = data_of_arrays(data.X[:300], data.y[:300], Classes(np.arange(10)))
     config = concrete(
         stem=stem,
         stem_filters=8,
@@ -312,11 +311,11 @@ def test_rows_arrive_alike_at_once_and_in_pieces(dtype: str, monkeypatch) -> Non
     reversed_rows = data.X[::-1].astype(dtype)[::-1]
     reversed_rows.flags.writeable = False
     held_out = np.arange(5, 300, 7)
-    source = ArrayData(reversed_rows, data.y, Classes(np.arange(10)), held_out=held_out)
+    source = data_of_arrays(reversed_rows, data.y, Classes(np.arange(10)), held_out=held_out)
     config, gpu = concrete(scaling="global", n_components=20), torch.device("cuda")
     at_once = prepare(source, config, gpu, seed=0)
-    monkeypatch.setattr("protopinv.train.streamed.MOST_OF_FREE", 0.0)
-    assert moved_to(gpu, data.X) is None
+    monkeypatch.setattr("protopinv.train.data.MOST_OF_FREE", 0.0)
+    assert source.placed(gpu) is source
     in_pieces = prepare(source, config, gpu, seed=0)
     for one, other in ((at_once.rows, in_pieces.rows), (at_once.validation, in_pieces.validation)):
         assert torch.equal(one.X, other.X)

@@ -31,7 +31,7 @@ def test_ten_epochs_of_the_listing_are_ten_steps_of_ours(generator: torch.Genera
     with torch.no_grad():
         bank.hidden[0].copy_(listing.Hp)
     objective = Classes(np.arange(3))
-    step = BankStep(population([bank]), [config], objective, generator=generator)
+    step = BankStep(population([bank]), config, objective, generator=generator)
     theirs = [listing.epoch() for _ in range(10)]
     ours = [float(step(Rows(X, y), 1.0).loss) for _ in range(10)]
     assert ours == pytest.approx(theirs, rel=1e-10)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 
+from benchmarks.tasks import Arrays
 from protopinv.errors import ConfigError
 from protopinv.estimators import ProtoPINVClassifier
 from protopinv.estimators.base import ProtoPINV
@@ -15,7 +16,6 @@ from protopinv.model import Model
 from protopinv.network import Network
 from protopinv.rows import RowSource
 from protopinv.train.config import LARGEST, TrainConfig
-from protopinv.train.data import ArrayData
 from protopinv.train.history import History
 
 
@@ -26,7 +26,7 @@ class Contestant(ClassifierMixin, ProtoPINV):
     decision_function = ProtoPINVClassifier.decision_function
     _targets_of = ProtoPINVClassifier._targets_of
 
-    def _array_data(self, X: Any, y: Any, seed: int) -> tuple[RowSource, ArrayData]:
+    def _arrays(self, X: Any, y: Any, seed: int) -> tuple[RowSource, Arrays]:
         """Rows of numbers, checked, and with their targets as training takes them."""
         rows = row_source(self, X, y, None, is_image=True)
         targets = self._targets_of(rows, None)
@@ -34,12 +34,12 @@ class Contestant(ClassifierMixin, ProtoPINV):
         mass = np.ones(len(y))
         targets.add(y, mass, "y")
         objective = targets.objective((y, mass))
-        return rows, ArrayData(X, objective.encode(y), objective, seed=seed)
+        return rows, Arrays(X, y, objective, seed)
 
     def _fitted(
         self,
         rows: RowSource,
-        data: ArrayData,
+        data: Arrays,
         network: Network,
         features: FeatureMap,
         config: TrainConfig,

@@ -20,10 +20,11 @@ from protopinv.estimators.parameters import as_estimator
 from protopinv.estimators.rows import with_image_shape
 from protopinv.features import FeatureMap
 from protopinv.model import Model
-from protopinv.model.fitting import candidates, hold_out, memory_named, shape_of
+from protopinv.model.fitting import candidates, memory_named, shape_of
 from protopinv.network import Network
 from protopinv.objective import Objective
 from protopinv.train.config import TrainConfig, is_auto
+from protopinv.train.data import data_of_arrays
 from protopinv.train.loop import Observer, train
 from protopinv.train.machine import resolve_device, threads_for
 from protopinv.train.optimizer import Block
@@ -88,17 +89,15 @@ class MLPBaselineClassifier(WithoutBanks):
         """
         config, X = with_image_shape(self.config(), X)
         device, seed = resolve_device(self.device), self._seed()
-        rows, data = self._array_data(X, y, seed)
+        rows, data = self._arrays(X, y, seed)
         objective = data.objective
-        shape = shape_of(
-            len(data.X), data.n_features, objective.n_groups, device, have_one_unit(data.X)
-        )
+        shape = shape_of(*data.X.shape, objective.n_groups, device, have_one_unit(data.X))
         config = candidates(config, shape)[0]
         progress_bar = progress(enabled=bool(self.verbose), also=observer)
         threads = threads_for(shape, objective.n_outputs, config, device)
         with progress_bar as watched, memory_named(), threads:
-            data = replace(data, held_out=hold_out(data.groups(), config.held_out, seed))
-            prepared = prepare(data, config, device, seed=seed)
+            split = data_of_arrays(data.X, data.y, objective, seed=seed, share=config.held_out)
+            prepared = prepare(split, config, device, seed=seed)
             sizes = (prepared.features.n_components, *config.widths, objective.n_outputs)
             weights = first_weights(sizes, Generator().manual_seed(seed)).to(device, config.dtype)
             generator = noise_generator(seed, device)
@@ -158,7 +157,7 @@ class AsTheyAre:
     factors: list[tuple[Tensor, Tensor] | None]
 
 
-class WeightStep(Step[AsTheyAre]):
+class WeightStep(Step):
     """Data pass and update: there is nothing to solve."""
 
     state: Weights
@@ -173,12 +172,12 @@ class WeightStep(Step[AsTheyAre]):
     ) -> None:
         blocks, layers = [Block(weights.layers, decay)], weights.layers
         width = layers[0].shape[1] - 1
-        super().__init__(weights, blocks, [config], objective, width=width, generator=generator)
+        super().__init__(weights, blocks, config, objective, width=width, generator=generator)
         self._no_error = torch.zeros(1, len(layers), device=layers[0].device)
 
     def weights(self, *, training: bool) -> AsTheyAre:
         """The weights that are trained, or those of the best epoch."""
-        return AsTheyAre(list(self.trained if training else self.kept), self._no_error, [])
+        return AsTheyAre(list(self.trained if training else self.best), self._no_error, [])
 
     def pullback(
         self,

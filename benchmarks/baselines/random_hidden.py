@@ -17,7 +17,6 @@ from protopinv.network import ACTIVATIONS, Network, with_bias
 from protopinv.objective import Classes
 from protopinv.solve import solve_gram
 from protopinv.train.config import SMALLEST, TrainConfig
-from protopinv.train.data import ArrayData
 from protopinv.train.machine import resolve_device
 from protopinv.train.prepare import fit_features
 from protopinv.train.streamed import as_tensor, piece_rows
@@ -104,7 +103,7 @@ class RandomHiddenClassifier(Contestant):
         config, device = self.config(), resolve_device(self.device)
         ridge: Any = self.ridge
         seed = self._seed()
-        rows, data = self._array_data(X, y, seed)
+        rows, data = self._arrays(X, y, seed)
         if not isinstance(data.objective, Classes):
             raise DataError(
                 f"This classifier takes one class a row. y has {data.objective.n_outputs} columns. "
@@ -112,7 +111,7 @@ class RandomHiddenClassifier(Contestant):
             )
         generator = Generator().manual_seed(seed)
         with memory_named():
-            features = fit_features(data, None, config, device)
+            features = fit_features(data.data, None, config, device)
             first = self._first_layer(features.n_components, generator).to(device)
             hidden = _Hidden(features, first, self.activation)
             second = _solve_outputs(data, hidden, float(ridge), device)
@@ -154,13 +153,14 @@ class _Hidden:
         return act(torch.addmm(self.weights[0], self.features.project(X), self.weights[1:]))
 
 
-def _solve_outputs(data: ArrayData, hidden: _Hidden, ridge: float, device: torch.device) -> Tensor:
+def _solve_outputs(data: Arrays, hidden: _Hidden, ridge: float, device: torch.device) -> Tensor:
     units = hidden.weights.shape[1]
     gram = torch.zeros(units + 1, units + 1, dtype=torch.float64, device=device)
-    objective, size = data.objective, piece_rows(max(units, data.n_features), None, device)
+    objective, size = data.objective, piece_rows(max(units, data.X.shape[1]), None, device)
     cross = torch.zeros(units + 1, objective.n_outputs, dtype=torch.float64, device=device)
     for start in range(0, len(data.X), size):
-        X, y = (part[start : start + size] for part in (data.X, data.targets))
+        X = data.X[start : start + size]
+        y = objective.encode(data.y[start : start + size])
         A = with_bias(hidden(as_tensor(X).to(device).double()))
         gram.addmm_(A.T, A)
         cross.addmm_(A.T, objective.for_projection(torch.from_numpy(y).to(device)))

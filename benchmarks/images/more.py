@@ -15,7 +15,7 @@ from benchmarks.paper.comparison import Difference, unpaired
 from benchmarks.plans import require_counts, require_some
 from benchmarks.recipes import Parameters
 from benchmarks.record import Cell, Content, Record, Records
-from benchmarks.tasks import DATASETS, NAMES, Task, data_of, load_task
+from benchmarks.tasks import DATASETS, NAMES, Task, arrays_of, load_task
 from benchmarks.text import Score, markdown, percent
 from benchmarks.training import Job, accuracy_of, config_of, sizes_of, train_together
 from protopinv.errors import TrainingError
@@ -71,7 +71,7 @@ def _scored(
     task: Task, row: str, parameters: Parameters, plan: MorePlan, device: str, seeds: Sequence[int]
 ) -> Iterator[tuple[int, Cell]]:
     ours, _ = contenders(next(each for each in ROWS if each.key == row), plan.dataset)
-    data, larger = data_of(task.train), enlarged(parameters, plan.factor)
+    data, larger = arrays_of(task.train), enlarged(parameters, plan.factor)
     config = config_of(ours.parameters(larger, quick=plan.quick), data, device)
     for place, model in train_together(data, [Job(config, seed) for seed in seeds], device):
         if isinstance(model, TrainingError):

@@ -177,7 +177,7 @@ def layer_misses(bank: Bank, config: TrainConfig) -> dict[str, list[float]]:
 
 def _outputs(model: Model, rows: SplitRows, some: NDArray[np.int64], device: str) -> Outputs:
     values = model.outputs(rows.data.X[some], torch.device(device))
-    return Outputs(values, torch.from_numpy(rows.data.targets[some]))
+    return Outputs(values, torch.from_numpy(rows.data.y[some]))
 
 
 def _roughness(losses: list[float]) -> float:

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.tasks import OBJECTIVE, load_task
-from protopinv.train.data import ArrayData
+from benchmarks.tasks import OBJECTIVE, Arrays, load_task
 
 PARTS = 9
 QUICK_ROWS = 2_000
@@ -24,7 +23,7 @@ QUICK_ROWS = 2_000
 class SplitRows:
     """All training rows of a data set, and which of them each split holds out."""
 
-    data: ArrayData
+    data: Arrays
     held_out: tuple[NDArray[np.int64], ...]
 
     @property
@@ -53,4 +52,4 @@ def load_rows(dataset: str, *, quick: bool = False) -> SplitRows:
         rows = np.concatenate([held[:few] for held in held_out])
         held_out = [np.arange(few) + few * number for number in range(PARTS + 1)]
         X, y = X[rows], y[rows]
-    return SplitRows(ArrayData(X, y, OBJECTIVE), tuple(held_out))
+    return SplitRows(Arrays(X, y, OBJECTIVE), tuple(held_out))

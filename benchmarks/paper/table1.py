@@ -15,7 +15,7 @@ from benchmarks.paper.side import side_figures
 from benchmarks.plans import require_counts, require_some
 from benchmarks.recipes import Parameters
 from benchmarks.record import Content, Record, Records, read_record
-from benchmarks.tasks import DATASETS, NAMES, Task, data_of, load_task
+from benchmarks.tasks import DATASETS, NAMES, Task, arrays_of, load_task
 from benchmarks.text import Score, markdown, percent
 from benchmarks.timing import timed
 from benchmarks.training import Job, accuracy_of, config_of, sizes_of, train_together
@@ -111,7 +111,7 @@ def _together(method: Method, task: Task, plan: Any, device: str) -> Scores:
     """Trials of one shape as one population."""
 
     def scores(trials: Sequence[Trial]) -> Iterator[tuple[int, float | TrainingError]]:
-        data = data_of(task.train)
+        data = arrays_of(task.train)
         jobs = [
             Job(config_of(method.parameters(drawn, quick=plan.quick), data, device), seed)
             for drawn, seed in trials
@@ -147,7 +147,7 @@ def scored(
         again = [_alone(method, task, parameters, seed, plan, device) for seed in seeds[:TIMED]]
         times = [fit["seconds"] for fit in again]
         alone |= {"seconds": statistics.median(times), "all_seconds": times}
-    data = data_of(task.train)
+    data = arrays_of(task.train)
     config = config_of(method.parameters(parameters, quick=plan.quick), data, device)
     for place, model in train_together(data, [Job(config, seed) for seed in seeds], device):
         if isinstance(model, TrainingError):

@@ -6,12 +6,12 @@ torch and once by a function that torch.compile turns into kernels.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import torch
-from protopinv.train.cross import crossed
 from torch import Tensor
 from torch.nn import functional
 
@@ -25,6 +25,7 @@ from protopinv.objective import Classes
 from protopinv.train.prepare import first_banks
 from protopinv.train.rows import Rows
 from protopinv.train.step import BankStep
+from protopinv.train.streamed import Counting
 
 # Where each kernel is asked for.
 PLACES = {
@@ -93,8 +94,11 @@ def _captured(name: str, shape: Shape) -> Callable[[], object]:
     bank = first_banks(rows, objective, config, range(shape.members))
     if name == "five banks, folds":
         fold = torch.arange(shape.n_rows, device="cuda") % (MEMBERS - 1)
-        rows = crossed(rows, fold, 1, shape.n_rows)
-    step = BankStep(bank, [config] * shape.members, objective, generator=generator)
+        n = shape.n_rows
+        counting = Counting(n, None, 1, (n / (MEMBERS - 1),) * (MEMBERS - 1))
+        weight, held = counting.weights(np.ones(n), fold.cpu().numpy(), shape.dtype)
+        rows = replace(rows, weight=weight.cuda(), held=held.cuda(), fold=fold)
+    step = BankStep(bank, config, objective, generator=generator)
     one = ready_step(step, rows)
 
     def run() -> None:

@@ -14,7 +14,7 @@ from benchmarks.tasks import CLASSES
 from benchmarks.timing import crossing, exponent, medians
 from benchmarks.training import first_step, ready_step
 from protopinv.solve import solve_layers
-from protopinv.train.products import OneLayer
+from protopinv.train.products import WideLayer
 from protopinv.train.rows import Rows, chunk_rows
 
 
@@ -119,7 +119,7 @@ def _forwards(repeats: int, n: int | None) -> Mapping[str, Any]:
         generator = Generator().manual_seed(0)
         A, S = (torch.randn(p, m, generator=generator) for m in (sizes.d + 1, sizes.h))
         chunks = torch.randn(rows, sizes.d, generator=generator).split(chunk)
-        layer = OneLayer(A.T @ S, (A.T.contiguous(), S) if form == "factored" else None)
+        layer = WideLayer((A.T @ S)[None], (A.T.contiguous(), S) if form == "factored" else None)
         return lambda: [layer(X) for X in chunks]
 
     return _compared("dense", "factored", work, "cpu", repeats)

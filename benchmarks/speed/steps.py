@@ -218,7 +218,7 @@ class StepFigures:
         return self.machine.floor(operations, n * size * (2 * d + 4 * h), kind)
 
 
-def _many(step: Step[Any], rows: Rows) -> Callable[[], None]:
+def _many(step: Step, rows: Rows) -> Callable[[], None]:
     """A run of captured steps, captured here."""
     one = ready_step(step, rows)
 

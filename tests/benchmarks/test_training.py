@@ -10,6 +10,7 @@ import torch
 
 from benchmarks import training
 from benchmarks.record import Record
+from benchmarks.tasks import Arrays
 from benchmarks.training import (
     Job,
     accuracy_of,
@@ -22,7 +23,6 @@ from benchmarks.training import (
 from protopinv.errors import ConfigError, TrainingError
 from protopinv.objective import Classes
 from protopinv.train.config import TrainConfig
-from protopinv.train.data import ArrayData
 from protopinv.train.prepare import prepare
 from protopinv.train.resolve import DataShape, resolved
 from protopinv.train.training import Job as OneJob
@@ -45,12 +45,12 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def data(blobs) -> ArrayData:
+def data(blobs) -> Arrays:
     X, y = blobs
-    return ArrayData(X, y, Classes.of(y))
+    return Arrays(X, y, Classes.of(y))
 
 
-def test_a_member_is_what_it_would_be_alone(data: ArrayData) -> None:
+def test_a_member_is_what_it_would_be_alone(data: Arrays) -> None:
     configs = [CONFIG, replace(CONFIG, lr=0.02), replace(CONFIG, ridge=3.0, hidden_decay=0.1)]
     models = train_population(data, configs, [5, 6, 7], device=CPU)
     for config, seed, model in zip(configs, [5, 6, 7], models, strict=True):
@@ -72,7 +72,7 @@ def test_what_differs_in_shape_is_trained_apart(monkeypatch) -> None:
     assert batches_of(jobs) == [[0, 2, 3], [5], [1, 4]]
 
 
-def test_every_job_gets_its_model_and_its_own_reports(data: ArrayData) -> None:
+def test_every_job_gets_its_model_and_its_own_reports(data: Arrays) -> None:
     seen: dict[int, list[np.ndarray]] = {0: [], 1: []}
 
     def watch(job: int):
@@ -97,20 +97,20 @@ def test_every_job_gets_its_model_and_its_own_reports(data: ArrayData) -> None:
     assert sizes_of(found[0]) == (9 * (5 + 6 + 3), 6 * 6 + 7 * 3)
 
 
-def test_a_job_that_cannot_be_trained_says_so_and_spares_the_others(data: ArrayData) -> None:
+def test_a_job_that_cannot_be_trained_says_so_and_spares_the_others(data: Arrays) -> None:
     broken = replace(CONFIG, lr=1e30, optimizer="adam")
     found = dict(train_together(data, [Job(CONFIG, 0), Job(broken, 0)], "cpu"))
     assert not isinstance(found[0], TrainingError)
     assert accuracy_of(found[0], data.X, data.targets, "cpu") > 0.9
 
 
-def test_folds_are_no_part_of_a_population(data: ArrayData) -> None:
+def test_folds_are_no_part_of_a_population(data: Arrays) -> None:
     crossed = replace(CONFIG, early_stopping="cross", n_members=5)
     with pytest.raises(ConfigError, match="no folds"):
         train_population(data, [crossed], [0], device=CPU)
 
 
-def test_parameters_are_settled_as_an_estimator_does(data: ArrayData) -> None:
+def test_parameters_are_settled_as_an_estimator_does(data: Arrays) -> None:
     config = config_of({"early_stopping": False, "lr": 0.3}, data, "cpu")
     assert (config.lr, config.n_prototypes, config.dtype) == (0.3, 40, "float64")
 

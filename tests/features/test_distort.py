@@ -10,7 +10,7 @@ from protopinv import ImageCopies, ProtoPINVClassifier
 from protopinv.errors import ConfigError
 from protopinv.features import Distortion
 from protopinv.objective import Classes
-from protopinv.train.data import ArrayData
+from protopinv.train.data import data_of_arrays
 from protopinv.train.prepare import prepare
 
 SHAPE = (7, 9, 2)
@@ -101,7 +101,7 @@ def test_bytes_are_taken_as_they_are():
 
 def test_only_training_images_are_copied():
     X = (255 * images(60)).to(torch.uint8).numpy()
-    data = ArrayData(X, np.arange(60) % 2, Classes(np.arange(2)), held_out=np.arange(10))
+    data = data_of_arrays(X, np.arange(60) % 2, Classes(np.arange(2)), held_out=np.arange(10))
     config = concrete(image_copies=2, image_shape=SHAPE, projection="none")
     prepared = prepare(data, config, torch.device("cpu"), seed=0)
     assert (len(prepared.rows), len(prepared.validation)) == (150, 10)

@@ -6,18 +6,20 @@ import numpy as np
 import pytest
 import torch
 from configs import concrete
-from protopinv.train.cross import LEAST_PATIENCE, EpochChoice, crossed, deal_folds
 from trainings import train_model
 
 from benchmarks.baselines.mlp import MLPBaselineClassifier
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ConfigError
 from protopinv.objective import Classes
-from protopinv.train.data import ArrayData
+from protopinv.train.data import data_of_arrays
 from protopinv.train.loop import EpochReport, train
-from protopinv.train.prepare import first_banks
+from protopinv.train.prepare import first_banks, prepare
 from protopinv.train.rows import Rows
 from protopinv.train.step import BankStep
+from protopinv.train.stopping import LEAST_PATIENCE, EpochChoice
+from protopinv.train.streamed import Counting
+from protopinv.train.survey import deal_folds
 
 
 def test_folds_hold_every_row_once_and_every_class_evenly() -> None:
@@ -95,10 +97,34 @@ def rows_and_folds(n: int = 61) -> tuple[Rows, torch.Tensor]:
     return Rows(X, y, weight / weight.mean()), fold
 
 
+def crossed(rows: Rows, fold: torch.Tensor, n_full: int) -> Rows:
+    """For so many members that see all rows, and one for each fold."""
+    mass = rows.weight[0].numpy()
+    masses = tuple(np.bincount(fold.numpy(), mass).tolist())
+    counting = Counting(len(rows), float(mass.mean()), n_full, masses)
+    weight, held = counting.weights(mass, fold.numpy(), rows.X.dtype)
+    return Rows(rows.X, rows.y, weight, held, fold)
+
+
+def test_copies_of_images_are_trained_on_in_their_fold_and_never_judged() -> None:
+    X = np.random.default_rng(0).random((40, 36))
+    y = np.arange(40) % 2
+    data = data_of_arrays(X, y, Classes.of(y), folds=True)
+    config = concrete(
+        image_shape=(6, 6), image_copies=2, early_stopping="cross", n_members=5, dtype="float64"
+    )
+    rows = prepare(data, config, torch.device("cpu"), seed=0).rows
+    assert rows.weight.shape == rows.held.shape == (5, 120)
+    assert torch.equal(rows.fold.view(3, 40), rows.fold[:40].expand(3, 40))
+    assert (rows.held[:, 40:] == 0).all()
+    torch.testing.assert_close(rows.held[1:].sum(1), torch.ones(4).double())
+    torch.testing.assert_close(rows.weight.mean(1), torch.ones(5).double())
+
+
 def test_a_fold_counts_its_own_rows_and_is_judged_by_the_others() -> None:
     rows, fold = rows_and_folds()
-    both = crossed(rows, fold, n_full=2, n_judged=50)
-    assert torch.equal(both.weight[:2], rows.weight.expand(2, -1))
+    both = crossed(rows, fold, n_full=2)
+    torch.testing.assert_close(both.weight[:2], rows.weight.expand(2, -1))
     assert (both.held[:2] == 0).all()
     for number in range(3):
         left_out, weight = fold == number, both.weight[2 + number]
@@ -108,8 +134,7 @@ def test_a_fold_counts_its_own_rows_and_is_judged_by_the_others() -> None:
         ratio = weight[kept] / rows.weight[0, kept]
         torch.testing.assert_close(ratio, ratio[:1].expand_as(ratio))
         held = both.held[2 + number]
-        judged = left_out & (torch.arange(len(rows)) < 50)
-        assert ((held > 0) == judged).all()
+        assert ((held > 0) == left_out).all()
         assert held.sum() == pytest.approx(1)
 
 
@@ -121,9 +146,9 @@ def test_a_fold_is_trained_as_if_there_were_no_other_rows(batch_size: int | None
     config = concrete(
         n_prototypes=8, hidden_sizes=6, max_epochs=12, dtype="float64", batch_size=batch_size
     )
-    both = crossed(rows, fold, n_full=1, n_judged=len(rows))
+    both = crossed(rows, fold, n_full=1)
     bank = first_banks(both, objective, config, range(4))
-    step = BankStep(bank.snapshot(), [config] * 4, objective, generator=torch.Generator())
+    step = BankStep(bank.snapshot(), config, objective, generator=torch.Generator())
     choice = EpochChoice(step.trained, 1, 10**6)
     histories = train(step, both, clock=time.perf_counter, choice=choice)
     losses = []
@@ -133,7 +158,7 @@ def test_a_fold_is_trained_as_if_there_were_no_other_rows(batch_size: int | None
         if batch_size is not None:  # the same batches: rows left out weigh nothing
             own = Rows(rows.X, rows.y, both.weight[number][None])
         one = bank.members([number])
-        alone = BankStep(one.snapshot(), [config], objective, generator=torch.Generator())
+        alone = BankStep(one.snapshot(), config, objective, generator=torch.Generator())
         said: list[float] = []
 
         def judge(report: EpochReport, alone=alone, left_out=left_out, said=said) -> None:
@@ -249,7 +274,7 @@ def test_a_training_whose_folds_have_long_risen_is_ended() -> None:
     seen: list[EpochReport] = []
     objective = Classes.of(y)
     config = concrete(n_prototypes=30, hidden_sizes=32, max_epochs=100, early_stopping="cross")
-    data = ArrayData(X, objective.encode(y), objective)
+    data = data_of_arrays(X, y, objective, folds=True)
     history = train_model(data, [config], observer=seen.append).trained.history
     assert len(seen) == history.n_epochs < 100
     assert len(seen) >= LEAST_PATIENCE

@@ -61,7 +61,7 @@ def run(
 ) -> tuple[Bank, History]:
     config = concrete(hidden_sizes=(32,), **options)
     bank = (bank or fresh_bank(rows)).snapshot()
-    step = BankStep(bank, [config], CLASSES, generator=torch.Generator().manual_seed(0))
+    step = BankStep(bank, config, CLASSES, generator=torch.Generator().manual_seed(0))
     clock = time.perf_counter
     (history,) = train(step, rows, clock=clock, validation=validation, observer=observer)
     return step.state, history
@@ -110,7 +110,7 @@ def test_early_stopping_restores_the_best_bank() -> None:
 
 
 def _score(bank: Bank, rows: Rows, config: TrainConfig) -> float:
-    step = BankStep(bank.snapshot(), [config], CLASSES, chunk=64, generator=torch.Generator())
+    step = BankStep(bank.snapshot(), config, CLASSES, chunk=64, generator=torch.Generator())
     return step.evaluate(rows)[0].item()
 
 

@@ -82,19 +82,17 @@ def drawn(seed: int, *shape: int) -> torch.Tensor:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("apart", [False, True])
 def test_members_are_updated_as_if_each_were_alone(kind: str, apart: bool) -> None:
-    """Apart: each has its rate, decay and ratio, one misses a step, one starts over."""
-    peaks, decays, ratios = ([0.1, 0.02, 0.3], [0.0, 0.5, 0.1], [1.0, 0.5, 2.0])
-    if not apart:
-        peaks, decays, ratios = ([0.1] * 3, [0.5] * 3, [0.5] * 3)
+    """Apart: the rates of two were lowered, one misses a step, one starts over."""
+    peaks = [0.1, 0.02, 0.03] if apart else [0.1] * 3
     matrices, vectors = drawn(0, 3, 6, 9), drawn(1, 3, 4)
     alone = []
     for member in range(3):
         tensors = [matrices[member : member + 1].clone(), vectors[member : member + 1].clone()]
-        blocks = [Block(tensors[:1], decays[member], ratios[member]), Block(tensors[1:])]
+        blocks = [Block(tensors[:1], 0.5, 0.5), Block(tensors[1:])]
         alone.append((tensors, OPTIMIZERS[kind](blocks, peaks[member])))
-    knobs = [torch.tensor(k, dtype=torch.float64) for k in (decays, ratios, peaks)]
-    blocks = [Block([matrices], *knobs[:2]), Block([vectors])]
-    together = OPTIMIZERS[kind](blocks, knobs[2])
+    together = OPTIMIZERS[kind]([Block([matrices], 0.5, 0.5), Block([vectors])], 0.1)
+    for member in (1, 2) if apart else ():
+        together.restart(member, peaks[member])
     for step in range(6):
         gradients = [drawn(10 + step, 3, 6, 9), drawn(20 + step, 3, 4)]
         missing = apart and step == 2

@@ -39,8 +39,7 @@ def config_of(**options: object) -> TrainConfig:
 
 def step_of(bank: Bank, config: TrainConfig, objective: Objective = CLASSES) -> BankStep:
     generator = torch.Generator().manual_seed(1)
-    configs = [config] * bank.n_members
-    return BankStep(bank.snapshot(), configs, objective, generator=generator, chunk=20)
+    return BankStep(bank.snapshot(), config, objective, generator=generator, chunk=20)
 
 
 def trained(

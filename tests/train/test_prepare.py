@@ -8,8 +8,9 @@ import torch
 from configs import concrete
 
 from protopinv.objective import Classes
-from protopinv.train import prepare, survey
-from protopinv.train.data import ArrayData
+from protopinv.rows import keys_of
+from protopinv.train import data, prepare, survey
+from protopinv.train.data import data_of_arrays
 
 USES = (prepare.FOR_NOISE, prepare.FOR_COPIES, prepare.FOR_FRONT)
 
@@ -31,12 +32,13 @@ def test_a_front_is_made_from_a_sample_that_is_the_same_in_any_order(
     seen: list[torch.Tensor] = []
     usual = prepare.fit_squash
     monkeypatch.setattr(survey, "SAMPLE_ROWS", 20)
+    monkeypatch.setattr(data, "SAMPLE_ROWS", 20)
     monkeypatch.setattr(prepare, "fit_squash", lambda X, w: seen.append(X) or usual(X, w))
     config = concrete(scaling="squash", projection="none")
     for seed in (5, 6):
         prepare.prepare(
-            ArrayData(X, y, Classes.of(y), seed=seed), config, torch.device("cpu"), seed=seed
+            data_of_arrays(X, y, Classes.of(y), seed=seed), config, torch.device("cpu"), seed=seed
         )
-    keys = survey.Split(5).sample_keys(np.arange(200))
+    keys = keys_of(5, "sample", np.arange(200))
     assert torch.equal(seen[0], torch.from_numpy(X[np.sort(np.argsort(keys)[:20])]))
     assert not torch.equal(*seen)

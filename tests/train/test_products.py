@@ -11,7 +11,7 @@ from protopinv.objective import Classes
 from protopinv.solve import LayerSolve
 from protopinv.train import products
 from protopinv.train.data_pass import data_pass
-from protopinv.train.products import as_layer, product, put_product, put_sum
+from protopinv.train.products import as_layers, product, put_product, put_sum
 from protopinv.train.rows import Rows
 
 
@@ -70,7 +70,7 @@ def test_a_product_does_not_depend_on_how_matrices_lie(dtype, h, x_lies, w_lies)
 def test_one_dnn_gives_the_same_where_there_is_work_enough(n: int, h: int, reached: bool) -> None:
     X, W, b = (normal(*shape) for shape in ((n, 64), (64, h), (h,)))
     exact = X.double() @ W.double() + b.double()
-    layer = products.OneLayer(torch.cat([b[None], W]))
+    layer = products.WideLayer(torch.cat([b[None], W])[None])
     with Operations() as done:
         found, rectified = product(X, W, b), layer.rectified(X)
     assert ("mkldnn::_linear_pointwise" in done.names) == reached == (rectified is not None)
@@ -107,10 +107,11 @@ def test_rows_go_through_factors_only_where_that_is_less_work(p: int, factored: 
     A, T, X = normal(p, 61), normal(p, 50, seed=1), normal(40, 60, seed=2)
     W, factors = solved(A, T, 5.0)
     assert factors is not None
-    layer = as_layer(W, factors, X)
+    (layer,) = as_layers([W[None]], [factors], X)
     assert (layer.factors is not None) == factored
     torch.testing.assert_close(layer(X), X @ W[1:] + W[0], rtol=1e-3, atol=1e-4)
-    assert as_layer(W, factors, X.bfloat16()).factors is None
+    (rough,) = as_layers([W[None]], [factors], X.bfloat16())
+    assert rough.factors is None
 
 
 @pytest.mark.parametrize("k", [3, 40])

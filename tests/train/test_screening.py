@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from configs import concrete
-from protopinv.train.look import LEAST_LOOK, LOOK, LOOK_STEPS, look_epochs
+from protopinv.train.training import LEAST_SCREENING, SCREENING, SCREENING_STEPS, screening_epochs
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from trainings import Model, train_model
@@ -19,7 +19,7 @@ from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.errors import TrainingError
 from protopinv.objective import Classes, Labels, Numbers
 from protopinv.train.config import TrainConfig
-from protopinv.train.data import ArrayData
+from protopinv.train.data import data_of_arrays
 from protopinv.train.loop import EpochReport, Run
 
 PLAIN = concrete(
@@ -43,7 +43,11 @@ def trained(*candidates: TrainConfig, **more: Any) -> Model:
     X = rng.standard_normal((120, 4))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
     objective = Classes.of(y)
-    return train_model(ArrayData(X, objective.encode(y), objective), candidates, **more)
+    return train_model(
+        data_of_arrays(X, y, objective, folds=candidates[0].early_stopping == "cross"),
+        candidates,
+        **more,
+    )
 
 
 def finite_losses(model: Model) -> list[bool]:
@@ -88,32 +92,32 @@ def test_a_candidate_that_cannot_be_trained_is_passed_over(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_observer_is_told_which_reports_are_of_a_look(workers: int) -> None:
+def test_an_observer_is_told_which_reports_are_of_screening(workers: int) -> None:
     seen: list[EpochReport] = []
     trained(PLAIN, LAME, observer=seen.append, workers=workers)
-    looks = [(report.candidate, report.epoch) for report in seen if report.candidate is not None]
-    n = round(LOOK * PLAIN.max_epochs)
-    assert sorted(looks) == [(number, epoch) for number in (0, 1) for epoch in range(n)]
+    screened = [(each.candidate, each.epoch) for each in seen if each.candidate is not None]
+    n = round(SCREENING * PLAIN.max_epochs)
+    assert sorted(screened) == [(number, epoch) for number in (0, 1) for epoch in range(n)]
     after = [report.epoch for report in seen if report.candidate is None]
     assert after[0] == n
     assert after == list(range(n, n + len(after)))
 
 
-def test_a_look_is_a_share_of_the_epochs_or_enough_steps() -> None:
-    assert look_epochs(250, 1) == round(LOOK * 250) == 50
-    assert look_epochs(60, 20) == LEAST_LOOK
-    assert look_epochs(60, 10) * 10 == LOOK_STEPS
-    assert look_epochs(1, 1) == 1
+def test_screening_takes_a_share_of_the_epochs_or_enough_steps() -> None:
+    assert screening_epochs(250, 1) == round(SCREENING * 250) == 50
+    assert screening_epochs(60, 20) == LEAST_SCREENING
+    assert screening_epochs(60, 10) * 10 == SCREENING_STEPS
+    assert screening_epochs(1, 1) == 1
 
 
-def test_control_c_in_a_look_keeps_the_best_so_far() -> None:
+def test_control_c_while_screening_keeps_the_best_so_far() -> None:
     def interrupt(report: EpochReport) -> None:
         if report.candidate == 1 and report.epoch == 3:
             raise KeyboardInterrupt
 
     model = trained(PLAIN, LAME, PLAIN, observer=interrupt)
     assert model.trained.history.ending == "interrupted"
-    assert model.trained.history.n_epochs == round(LOOK * PLAIN.max_epochs)
+    assert model.trained.history.n_epochs == round(SCREENING * PLAIN.max_epochs)
     assert finite_losses(model) == [
         True,
         True,
@@ -145,7 +149,7 @@ def test_an_observer_may_end_all_of_it_in_a_look() -> None:
         PLAIN, LAME, PLAIN, observer=lambda report: (report.candidate, report.epoch) == (1, 3)
     )
     assert model.trained.history.ending == "stopped early"
-    assert model.trained.history.n_epochs == round(LOOK * PLAIN.max_epochs)
+    assert model.trained.history.n_epochs == round(SCREENING * PLAIN.max_epochs)
     assert finite_losses(model) == [
         True,
         True,

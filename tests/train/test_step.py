@@ -45,7 +45,7 @@ def objective(smoothing: float = 0.0) -> Classes:
 def step_of(bank: Bank, chunk: int = 100, **options: object) -> BankStep:
     config = concrete(hidden_sizes=(6, 4), activation="tanh", **options)
     generator = torch.Generator().manual_seed(0)
-    return BankStep(bank, [config], objective(), chunk=chunk, generator=generator)
+    return BankStep(bank, config, objective(), chunk=chunk, generator=generator)
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 25, 49, 50, 1000])
@@ -143,10 +143,9 @@ def test_noise_and_dropout_change_a_step_and_follow_the_seed(
 
 
 def test_dropout_keeps_the_mean_of_the_hidden_targets(bank: Bank) -> None:
-    hidden = (torch.ones(1, 8, 5000, dtype=torch.float64),)
-    wide = replace(bank, hidden=hidden)
-    (kept,) = step_of(wide, hidden_dropout=0.25)._dropout()
-    dropped = hidden[0] * kept
+    wide = torch.ones(1, 8, 5000, dtype=torch.float64)
+    step = step_of(replace(bank, hidden=(wide, bank.hidden[1])), hidden_dropout=0.25)
+    dropped = wide * step.weights(training=True)._dropout[0]
     assert (dropped == 0).double().mean() == pytest.approx(0.25, abs=0.01)
     assert dropped.mean() == pytest.approx(1, abs=0.02)
 

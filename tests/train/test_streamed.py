@@ -12,13 +12,13 @@ from scipy import sparse
 
 from protopinv import ArrayRows, BatchRows, ProtoPINVClassifier, ProtoPINVRegressor, open_rows
 from protopinv.errors import ConfigError, DataError
-from protopinv.rows import SparseRows
+from protopinv.rows import SparseRows, keys_of
 from protopinv.rows import arrays as arrays_module
 from protopinv.train import streamed as streamed_module
 from protopinv.train import survey as survey_module
-from protopinv.train.data import StreamData
+from protopinv.train.data import Data
 from protopinv.train.ranks import ALONE
-from protopinv.train.survey import Reservoir, Sample, Split, sampled, survey
+from protopinv.train.survey import Reservoir, Sample, Sampler, Split, survey
 from protopinv.train.targets import LabelCounts
 
 SMALL = {"n_prototypes": 20, "hidden_sizes": 16, "activation": "relu", "ridge": 2.0, "lr": 0.05}
@@ -199,11 +199,12 @@ def _streamed(X, y, held_out: float = 0.0):
     from protopinv.train.streamed import View
 
     source, parts = ArrayRows(X, y, memory=0), Split(0, held_out)
-    found = survey(source, LabelCounts(), parts, ALONE)
+    facts = survey(source, LabelCounts(), parts, ALONE, by_label=True)
     d = X.shape[1]
     features = FeatureMap(torch.zeros(d).double(), torch.ones(d).double())
     view = View(None, features, Classes(np.unique(y)), torch.float64, torch.device("cpu"))
-    return StreamData(source, view.objective, found, parts, ALONE).rows(view)
+    rows, _, _ = Data(source, view.objective, facts, parts).rows(view)
+    return rows
 
 
 def test_who_is_held_out_depends_on_the_place_in_its_file_alone(table, tmp_path: Path) -> None:
@@ -231,19 +232,21 @@ def test_a_reservoir_keeps_the_same_rows_in_any_order_and_every_group() -> None:
     random = np.random.default_rng(0)
     y = (random.random(n) < 0.001).astype(int)
     number = np.arange(n)
-    keys = Split(0).sample_keys(number)
+    keys = keys_of(0, "sample", number)
     rows = Sample(number[:, None], y, np.ones(n), number, np.zeros(n, int), keys)
     found = []
     for order in (number, number[::-1], random.permutation(n)):
         reservoir = Reservoir(500)
         for piece in np.array_split(order, 37):
-            reservoir.add(rows.taken(piece), np.ones(len(piece), dtype=bool))
+            reservoir.add(rows.taken(piece), np.arange(len(piece)))
         (kept,) = reservoir.rows()
         found.append(kept.number.tolist())
     assert found[0] == found[1] == found[2]
-    chosen, uniform = sampled(keys, y)
-    assert uniform.sum() == survey_module.SAMPLE_ROWS
-    assert set(np.flatnonzero(y)) <= set(chosen)
+    sampler = Sampler(by_label=True)
+    sampler.add(rows, np.arange(n))
+    sample = sampler.rows()
+    assert len(sample.lowest(1_000)) == 1_000 < len(sample)
+    assert set(np.flatnonzero(y)) <= set(sample.number)
 
 
 def test_small_sources_sparse_rows_and_functions_train_as_arrays_do(table) -> None:

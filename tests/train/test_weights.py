@@ -16,8 +16,8 @@ from protopinv.features import (
 from protopinv.network import Architecture, designs_of, propagate, solve_weights
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.solve import spread
-from protopinv.train.bank_pass import BankPass, Designs, Manner
-from protopinv.train.data import ArrayData
+from protopinv.train.bank_pass import BankPass, Designs, SolverSettings
+from protopinv.train.data import data_of_arrays
 from protopinv.train.data_pass import data_pass, evaluate
 from protopinv.train.prepare import first_banks, fit_features, fit_front, prepare
 from protopinv.train.rows import Rows
@@ -219,8 +219,8 @@ def test_what_is_prepared(scaling: str, projection: str) -> None:
     y = np.arange(60) % K
     config = concrete(scaling=scaling, projection=projection, dtype="float64")
     objective = Classes(np.arange(K))
-    weighted = ArrayData(X, y, objective, times / 3)
-    repeated = ArrayData(X.repeat(times, axis=0), y.repeat(times), objective)
+    weighted = data_of_arrays(X, y, objective, times / 3)
+    repeated = data_of_arrays(X.repeat(times, axis=0), y.repeat(times), objective)
     maps = []
     for source in (weighted, repeated):
         prepared = prepare(source, config, HOST, seed=0)
@@ -239,7 +239,7 @@ def test_a_stem_is_made_from_rows_that_count() -> None:
     X = torch.rand(30, 64, generator=generator).numpy()
     X[::2] = np.nan  # would spoil all filters
     weight = (np.arange(30) % 2).astype(float)
-    data = ArrayData(X, np.arange(30) % 2, Classes(np.arange(2)), weight)
+    data = data_of_arrays(X, np.arange(30) % 2, Classes(np.arange(2)), weight)
     config = concrete(
         stem="pca", stem_filters=3, stem_patch=3, stem_pool=2, image_shape=(8, 8), scaling="global"
     )
@@ -293,8 +293,8 @@ def test_the_gradient_of_the_weighted_loss_in_the_bank_is_that_of_autograd(
     objective = Classes(np.arange(K))
     X, y = drawn(N, shape[1], seed=4), torch.arange(N) % K
     weight = torch.stack([weight_of(times_of(seed=seed)) for seed in range(2)])
-    manner = Manner(form, torch.float64)
-    solved = BankPass(bank, architecture, manner, Designs(), ridge=bank.ridge)
+    solver = SolverSettings(form, torch.float64)
+    solved = BankPass(bank, architecture, solver, Designs(), ridge=bank.ridge)
     passed = data_pass(Rows(X, y, weight), solved.weights, "tanh", objective, chunk=7)
     found, penalty = solved.pullback(
         passed.gradients, with_ridge=given["learn"], condition_penalty=given["penalty"]

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from protopinv.model import merged_network
 from protopinv.network import Network
 from protopinv.train.config import TrainConfig
-from protopinv.train.data import ArrayData
+from protopinv.train.data import Data
 from protopinv.train.prepare import prepare
-from protopinv.train.training import Job, Trained, merged_network, train
+from protopinv.train.training import Job, Trained, train
 
 HOST = torch.device("cpu")
 
@@ -22,7 +23,7 @@ class Model(NamedTuple):
     network: Network
 
 
-def train_model(data: ArrayData, candidates: Sequence[TrainConfig], **job: Any) -> Model:
+def train_model(data: Data, candidates: Sequence[TrainConfig], **job: Any) -> Model:
     """Prepare rows on the CPU, screen the candidates, and train the best of them."""
     prepared = prepare(data, candidates[0], HOST, seed=0)
     started = time.perf_counter()

@@ -118,7 +118,7 @@ class BankPass:
         for layer, (H, dH) in enumerate(zip(self._hidden, d_hidden, strict=True), start=1):
             G, A = pulled[layer][0][..., 1:], self._designs[layer][..., 1:]
             self._act.backward(G, A if self._act.from_output else H)
-            dH += G
+            dH.add_(G)
             if self._dropout:
                 dH.mul_(self._dropout[layer - 1])
         d_ridge = None

@@ -121,8 +121,9 @@ class Checkpoints:
             placed = _on(state, device)
             run.restore(placed)
             own = placed["ranks"].get(str(self.ranks.number))
-            if own is not None and len(placed["ranks"]) == self.ranks.size:
-                run.step.augment.restore(own)
+            augment = run.step.augment
+            if own and augment is not None and len(placed["ranks"]) == self.ranks.size:
+                augment.restore(own)
         self._runs[number] = run
         run.after_step = self._after_step
         return run
@@ -162,7 +163,8 @@ class Checkpoints:
         for number, run in self._runs.items():
             self.ranks.require_same(run.step.trained)
             # what ranks have each for themselves; alone it is a part of the step
-            own = self.ranks.gather(run.step.augment.dump())
+            augment = run.step.augment
+            own = self.ranks.gather({} if augment is None else augment.dump())
             runs[str(number)] = {
                 **run.dump(),
                 "ranks": {str(rank): each for rank, each in enumerate(own)},

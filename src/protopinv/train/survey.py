@@ -263,8 +263,8 @@ def survey(
 ) -> Survey:
     """Look at every row once; all ranks learn what there is.
 
-    ``targets`` collects statistics of the targets; None where they are known. ``scatter`` is "full" or
-    "diagonal", or "none" where moments are not asked for. ``against`` encodes targets for PLS,
+    ``targets`` collects statistics of the targets; None where they are known. ``scatter`` is "full"
+    or "diagonal", or "none" where moments are not asked for. ``against`` encodes targets for PLS,
     which needs to know them. Without ``features`` only targets are read.
     """
     facts = Survey(targets)

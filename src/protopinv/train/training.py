@@ -1,4 +1,4 @@
-"""From prepared rows to trained banks: screening of candidates, then the best of them to the end."""
+"""From prepared rows to trained banks: candidates are screened, the best is trained to the end."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -244,8 +244,7 @@ class Screening:
         try:
             run = self._begin(number)
             per_epoch = run.rows.n_batches(run.step.config.batch_size)
-            least = max(LEAST_SCREENING, math.ceil(SCREENING_STEPS / per_epoch))
-            epochs = min(run.n_epochs, least, max(1, math.ceil(SCREENING * run.n_epochs)))
+            epochs = screening_epochs(run.n_epochs, per_epoch)
             run.advance(epochs, observer=lambda report: self._observe(number, report))
         except TrainingError as error:
             self._errors.append(error)
@@ -272,6 +271,12 @@ class Screening:
             if self._job.observer is not None and not self._is_over:
                 self._is_over = bool(self._job.observer(replace(report, candidate=number)))
         return self._is_over
+
+
+def screening_epochs(max_epochs: int, steps_an_epoch: int) -> int:
+    """Epochs after which candidates are compared."""
+    least = max(LEAST_SCREENING, math.ceil(SCREENING_STEPS / steps_an_epoch))
+    return min(max_epochs, least, max(1, math.ceil(SCREENING * max_epochs)))
 
 
 def calibrated(step: Step, judged: Rows | None, validation: AnyRows | None) -> tuple[float, float]:
