@@ -5,6 +5,7 @@ from typing import Any
 
 from contest_page import contest_section, rules_worth
 from curves_page import curves_section, gpu_section, shipped_section
+from protopinv.train.look import LOOK
 from results_page import recipe
 from results_summary import standing
 
@@ -14,7 +15,6 @@ from benchmarks.tasks import DATASETS, HELD_OUT, NAMES
 from benchmarks.text import markdown
 from benchmarks.tried import gain, ideas_table
 from protopinv.train.config import TrainConfig
-from protopinv.train.look import LOOK
 from protopinv.train.resolve import (
     BATCH,
     BATCH_STEPS,

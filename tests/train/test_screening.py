@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from configs import concrete
-from protopinv.train.training import LEAST_SCREENING, SCREENING, SCREENING_STEPS, screening_epochs
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from trainings import Model, train_model
@@ -21,6 +20,7 @@ from protopinv.objective import Classes, Labels, Numbers
 from protopinv.train.config import TrainConfig
 from protopinv.train.data import data_of_arrays
 from protopinv.train.loop import EpochReport, Run
+from protopinv.train.training import LEAST_SCREENING, SCREENING, SCREENING_STEPS, screening_epochs
 
 PLAIN = concrete(
     n_prototypes=12,
