@@ -81,8 +81,9 @@ class Arrays:
     @property
     def data(self) -> Data:
         """What training takes."""
-        options = {"seed": self.seed, "held_out": self.held_out}
-        return data_of_arrays(self.X, self.y, self.objective, **options)
+        return data_of_arrays(
+            self.X, self.y, self.objective, seed=self.seed, held_out=self.held_out
+        )
 
 
 def arrays_of(rows: Rows) -> Arrays:

@@ -5,7 +5,6 @@ from typing import Any
 
 from contest_page import contest_section, rules_worth
 from curves_page import curves_section, gpu_section, shipped_section
-from protopinv.train.look import LOOK
 from results_page import recipe
 from results_summary import standing
 
@@ -38,6 +37,7 @@ from protopinv.train.resolve import (
     Recipe,
     resolved,
 )
+from protopinv.train.training import SCREENING
 
 Record = Mapping[str, Any]
 
@@ -227,7 +227,7 @@ def rules_section(record: Record | None) -> list[str]:
         "",
         '## What "auto" means',
         "",
-        *AUTO.format(look=100 * LOOK, folds=FOLDS).splitlines(),
+        *AUTO.format(look=100 * SCREENING, folds=FOLDS).splitlines(),
         *_recipes(),
         "",
         *BY_ROWS.splitlines(),

@@ -20,9 +20,9 @@ import hashlib, os, signal, sys
 import numpy as np
 import torch
 from protopinv import ProtoPINVClassifier, load
-from protopinv.train import threads
+from protopinv.train import machine
 
-threads.WORK_FOR_THREADS = 0  # all work is done by two
+machine.WORK_FOR_THREADS = 0  # all work is done by two
 torch.set_num_threads(2)
 X = np.random.default_rng(0).normal(size=(1_000, 40))
 

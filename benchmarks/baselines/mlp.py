@@ -91,7 +91,8 @@ class MLPBaselineClassifier(WithoutBanks):
         device, seed = resolve_device(self.device), self._seed()
         rows, data = self._arrays(X, y, seed)
         objective = data.objective
-        shape = shape_of(*data.X.shape, objective.n_groups, device, have_one_unit(data.X))
+        n, d = data.X.shape
+        shape = shape_of(n, d, objective.n_groups, device, have_one_unit(data.X))
         config = candidates(config, shape)[0]
         progress_bar = progress(enabled=bool(self.verbose), also=observer)
         threads = threads_for(shape, objective.n_outputs, config, device)

@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from benchmarks.baselines.contestant import Contestant
+from benchmarks.tasks import Arrays
 from protopinv.errors import ConfigError, DataError, TrainingError
 from protopinv.estimators.base import fitted
 from protopinv.features import FeatureMap
@@ -19,7 +20,8 @@ from protopinv.solve import solve_gram
 from protopinv.train.config import SMALLEST, TrainConfig
 from protopinv.train.machine import resolve_device
 from protopinv.train.prepare import fit_features
-from protopinv.train.streamed import as_tensor, piece_rows
+from protopinv.train.streamed import piece_rows
+from protopinv.train.survey import as_tensor
 
 Bias = Callable[[int, float, Generator], Tensor]
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -97,6 +98,8 @@ def _captured(name: str, shape: Shape) -> Callable[[], object]:
         n = shape.n_rows
         counting = Counting(n, None, 1, (n / (MEMBERS - 1),) * (MEMBERS - 1))
         weight, held = counting.weights(np.ones(n), fold.cpu().numpy(), shape.dtype)
+        if held is None:
+            raise AssertionError("folds hold rows out")
         rows = replace(rows, weight=weight.cuda(), held=held.cuda(), fold=fold)
     step = BankStep(bank, config, objective, generator=generator)
     one = ready_step(step, rows)

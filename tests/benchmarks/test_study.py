@@ -101,8 +101,8 @@ def test_rows_that_judge_have_never_chosen() -> None:
     assert len(np.unique(together)) == len(together) == len(rows.data.X)
     assert (rows.data.X[rows.held_out[0]] == load_task("mnist").held_out.X).all()
     for held in rows.held_out:  # every class in its share
-        shares = np.bincount(rows.data.targets[held]) / len(held)
-        assert shares == pytest.approx(np.bincount(rows.data.targets) / 60_000, abs=1e-3)
+        shares = np.bincount(rows.data.y[held]) / len(held)
+        assert shares == pytest.approx(np.bincount(rows.data.y) / 60_000, abs=1e-3)
     assert rows.overlap == pytest.approx(1 / 9)
 
 

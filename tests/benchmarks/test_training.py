@@ -21,12 +21,13 @@ from benchmarks.training import (
     train_together,
 )
 from protopinv.errors import ConfigError, TrainingError
+from protopinv.model import merged_network
 from protopinv.objective import Classes
 from protopinv.train.config import TrainConfig
 from protopinv.train.prepare import prepare
 from protopinv.train.resolve import DataShape, resolved
 from protopinv.train.training import Job as OneJob
-from protopinv.train.training import merged_network, train
+from protopinv.train.training import train
 
 SHAPE = DataShape(90, 5, 3)
 CONFIG = resolved(

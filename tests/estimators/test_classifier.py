@@ -17,9 +17,9 @@ from protopinv import ConvStem, ImageCopies, ProtoPINVClassifier, ProtoPINVRegre
 from protopinv.data import load_data
 from protopinv.errors import ConfigError
 from protopinv.estimators.parameters import COPIES, STEM
-from protopinv.model.fitting import hold_out
 from protopinv.network import propagate
 from protopinv.train.config import FIELDS, TrainConfig
+from protopinv.train.survey import hold_out
 
 
 def quick(**options: object) -> ProtoPINVClassifier:

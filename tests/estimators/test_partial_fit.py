@@ -9,7 +9,7 @@ import torch
 
 from protopinv import ArrayRows, ImageCopies, ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ConfigError, DataError, ModelFileError
-from protopinv.train.training import merged_network
+from protopinv.model import merged_network
 
 QUICK = {"effort": "quick", "max_epochs": 40, "random_state": 0, "device": "cpu"}
 

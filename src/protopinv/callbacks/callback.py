@@ -29,9 +29,9 @@ class TrainingStart:
 class Callback:
     """Is told when a training begins, after every epoch, and when it has ended.
 
-    All methods may be left out. While several candidates are looked at, of which one will be kept,
-    their epochs are shown too, each with its number in ``report.candidate``; the one that is kept goes
-    on with the epoch after its look, and ``look`` is None from there on.
+    All methods may be left out. While candidates are screened their epochs are shown too, each with
+    its number in ``report.candidate``. The one that is kept goes on with the epoch after its
+    screening, and ``candidate`` is None from there on.
 
     Whatever a callback raises becomes one CallbackWarning, and training goes on without it. Where
     several processes train one model, only the first has callbacks, unless ``on_all_ranks``.

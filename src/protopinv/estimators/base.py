@@ -232,7 +232,7 @@ class ProtoPINV(Parameters):
     )
     candidates_ = fitted(
         lambda m: m.candidates,
-        "tuple of Tried",
+        "tuple of Candidate",
         "The candidates that were screened, with their out-of-fold loss; empty for one alone, and "
         "in a model that was loaded.",
     )

@@ -221,7 +221,8 @@ def _plan(
             objective = continued_objective(objective, start)
             require_same_shape(config, start)
             config = continued(config, start)
-        shape = shape_of(*X.shape, objective.n_groups, device, have_one_unit(X))
+        n, d = X.shape
+        shape = shape_of(n, d, objective.n_groups, device, have_one_unit(X))
         configs = candidates(config, shape)
         share, crossed = configs[0].held_out, configs[0].early_stopping == "cross"
         data = data_in_memory(rows, objective, seed, targets=targets, share=share, folds=crossed)

@@ -59,7 +59,7 @@ class Classes(Objective):
         """The labels and their type."""
         return {"classes": self.labels.tolist(), "classes_dtype": self.labels.dtype.str}
 
-    def under(self, *, label_smoothing: float, loss: str) -> "Classes":
+    def under(self, *, label_smoothing: float, loss: str) -> "Classes":  # noqa: ARG002
         """With label smoothing."""
         return replace(self, label_smoothing=label_smoothing)
 

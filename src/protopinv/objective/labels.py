@@ -40,7 +40,7 @@ class Labels(Objective):
         """The number of labels."""
         return {"n_labels": self.n_labels}
 
-    def under(self, *, label_smoothing: float, loss: str) -> "Labels":
+    def under(self, *, label_smoothing: float, loss: str) -> "Labels":  # noqa: ARG002
         """With label smoothing."""
         return replace(self, label_smoothing=label_smoothing)
 

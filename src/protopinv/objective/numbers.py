@@ -130,7 +130,7 @@ class Numbers(Objective):
             "high": None if self.high is None else list(self.high),
         }
 
-    def under(self, *, label_smoothing: float, loss: str) -> "Numbers":
+    def under(self, *, label_smoothing: float, loss: str) -> "Numbers":  # noqa: ARG002
         """With the loss that is asked for."""
         return replace(self, loss=loss)
 
