@@ -98,7 +98,7 @@ def _captured(name: str, shape: Shape) -> Callable[[], object]:
         n = shape.n_rows
         counting = Counting(n, None, 1, (n / (MEMBERS - 1),) * (MEMBERS - 1))
         weight, held = counting.weights(np.ones(n), fold.cpu().numpy(), shape.dtype)
-        if held is None:
+        if weight is None or held is None:
             raise AssertionError("folds hold rows out")
         rows = replace(rows, weight=weight.cuda(), held=held.cuda(), fold=fold)
     step = BankStep(bank, config, objective, generator=generator)

@@ -55,7 +55,7 @@ def test_a_member_is_what_it_would_be_alone(data: Arrays) -> None:
     configs = [CONFIG, replace(CONFIG, lr=0.02), replace(CONFIG, ridge=3.0, hidden_decay=0.1)]
     models = train_population(data, configs, [5, 6, 7], device=CPU)
     for config, seed, model in zip(configs, [5, 6, 7], models, strict=True):
-        prepared = prepare(replace(data, seed=seed), config, CPU, seed=seed)
+        prepared = prepare(replace(data, seed=seed).data, config, CPU, seed=seed)
         alone = train(prepared, data.objective, [config], OneJob(seed, CPU, time.perf_counter))
         network = merged_network(alone.bank, prepared.features, data.objective, config)
         assert model is not None
@@ -94,7 +94,7 @@ def test_every_job_gets_its_model_and_its_own_reports(data: Arrays) -> None:
     assert not np.array_equal(seen[0][0], seen[1][0])
     for model in found.values():
         assert not isinstance(model, TrainingError)
-        assert accuracy_of(model, data.X, data.targets, "cpu") > 0.9
+        assert accuracy_of(model, data.X, data.y, "cpu") > 0.9
     assert sizes_of(found[0]) == (9 * (5 + 6 + 3), 6 * 6 + 7 * 3)
 
 
@@ -102,7 +102,7 @@ def test_a_job_that_cannot_be_trained_says_so_and_spares_the_others(data: Arrays
     broken = replace(CONFIG, lr=1e30, optimizer="adam")
     found = dict(train_together(data, [Job(CONFIG, 0), Job(broken, 0)], "cpu"))
     assert not isinstance(found[0], TrainingError)
-    assert accuracy_of(found[0], data.X, data.targets, "cpu") > 0.9
+    assert accuracy_of(found[0], data.X, data.y, "cpu") > 0.9
 
 
 def test_folds_are_no_part_of_a_population(data: Arrays) -> None:

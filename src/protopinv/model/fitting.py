@@ -332,7 +332,8 @@ def _some_rows(source: RowSource) -> NDArray[Any]:
     """Rows from all over a source, as files may be sorted."""
     blocks = source.blocks[:: max(1, len(source.blocks) // SHOWN_BLOCKS)]
     n_rows = max(1, UNIT_ROWS // len(blocks))
-    return concatenated(next(source.read(block, n_rows)) for block in blocks)[0]
+    X: NDArray[Any] = concatenated(next(source.read(block, n_rows)) for block in blocks)[0]
+    return X
 
 
 def shape_of(

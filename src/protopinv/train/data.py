@@ -177,8 +177,9 @@ class Data:
             return None
         held = self._streamed(view, part=1)
         rows = self._resident(held)
-        in_memory = isinstance(rows, Rows) and self.source.in_memory
-        return rows, rows if in_memory else held.of_sample(sample)
+        if isinstance(rows, Rows) and self.source.in_memory:
+            return rows, rows
+        return rows, held.of_sample(sample)
 
     def masses(self) -> Float[Tensor, " g"] | None:
         """What the training rows of every class count; held-out rows are as many of each."""

@@ -193,8 +193,9 @@ class _Chunk:
         n, top = len(self._rows), len(self._layers) - 1
         for depth, layer in enumerate(self._layers[:-1]):
             X = self._inputs[-1]
-            rectifies = self._activation == "relu" and isinstance(layer, WideLayer)
-            at_once = layer.rectified(X) if rectifies else None
+            at_once = None
+            if self._activation == "relu" and isinstance(layer, WideLayer):
+                at_once = layer.rectified(X)
             if at_once is not None:
                 self._before.append(at_once)
                 self._inputs.append(at_once)

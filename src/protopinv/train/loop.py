@@ -201,26 +201,27 @@ class Run:
                 choice.remember(step.best)  # the next pass judges it
             self._begun = _Epoch(before, self._order.get_state())
         begun = self._begun
-        report = self._pass_over_rows(epoch, begun)
+        report: StepReport = self._pass_over_rows(epoch, begun)
         self._begun = None
         self._rates.append([peak * begun.factor for peak in step.optimizer.peak])
         if begun.before:
             self.best.offer(begun.before, -report.loss, report.loss, epoch)
         seen: tuple[Tensor, Tensor] | None = None
         if self.validation is not None:
-            seen = self.taken.evaluate(self.validation)
-            self.best.offer(step.best, *seen, epoch)
+            score, loss = seen = self.taken.evaluate(self.validation)
+            self.best.offer(step.best, score, loss, epoch)
         elif choice is not None and not self._free:
             seen = self._judged_by_folds()
-        elif choice is not None and epoch > 0 and report.held_loss is not None:
-            choice.judge(report.held_loss)
-            seen = report.held_score, report.held_loss
+        elif choice is not None and epoch > 0 and report.held is not None:
+            seen = report.held
+            choice.judge(seen[1])
         self._record(report.loss, seen)
         return EpochReport(
             epoch,
             self.n_epochs,
             report.loss,
-            *(seen or (None, None)),
+            None if seen is None else seen[0],
+            None if seen is None else seen[1],
             step.state,
             n_rows=self.rows.n_total,
             bytes_read=self.rows.bytes_read,
@@ -242,7 +243,7 @@ class Run:
                 warmup=config.warmup_epochs * per_epoch,
                 schedule=config.schedule,
             )
-            report = self.taken(batch, begun.factor)
+            report: StepReport = self.taken(batch, begun.factor)
             begun.losses.append(report.loss)
             self.guard.steps += 1
             if self.guard.due():

@@ -98,7 +98,9 @@ class Optimizer:
         if isinstance(self._factor, Tensor):
             skipped = torch.zeros_like(self._steps, dtype=torch.bool) if skip is None else skip
             self._steps.add_(~skipped)
-            works = [partial(self._update, place, G, skipped) for place, G in mine.items()]
+            works = [
+                partial(self._update, place, G, skipped, self._factor) for place, G in mine.items()
+            ]
             side_by_side(works, self._steps.device)
         elif self._alike and skip is None:
             self._steps += 1
@@ -181,7 +183,9 @@ class Optimizer:
                 maximize=False,
             )
 
-    def _update(self, place: int, gradient: Tensor, skip: Bool[Tensor, " m"]) -> None:
+    def _update(
+        self, place: int, gradient: Tensor, skip: Bool[Tensor, " m"], factor: Tensor
+    ) -> None:
         """The update of one tensor on a GPU, which asks nothing of the host."""
         tensor, (mean, square) = self.tensors[place], self._moments[place]
         rates, decays = self._rates[place]
@@ -195,7 +199,7 @@ class Optimizer:
                 square,
                 steps=self._steps,
                 skip=skip,
-                factor=self._factor,
+                factor=factor,
                 rates=rates,
                 decays=decays,
                 betas=BETAS,
@@ -204,7 +208,7 @@ class Optimizer:
             return
         steps, left_alone, rate, decay = (
             each.view(-1, *[1] * (tensor.ndim - 1))
-            for each in (self._steps.to(tensor.dtype), skip, rates * self._factor, decays)
+            for each in (self._steps.to(tensor.dtype), skip, rates * factor, decays)
         )
         new_mean = torch.lerp(mean, gradient, 1 - BETAS[0])
         new_square = BETAS[1] * square + (1 - BETAS[1]) * gradient.square()

@@ -168,12 +168,11 @@ def joined_rows(parts: Sequence[Rows]) -> Rows:
     if len(parts) == 1:
         return parts[0]
     columns = {"weight": 1, "held": 1}
-    return Rows(
-        **{
-            name: torch.cat([part.tensors[name] for part in parts], columns.get(name, 0))
-            for name in parts[0].tensors
-        }
-    )
+    joined: dict[str, Any] = {
+        name: torch.cat([part.tensors[name] for part in parts], columns.get(name, 0))
+        for name in parts[0].tensors
+    }
+    return Rows(**joined)
 
 
 def chunk_rows(widest: int, dtype: torch.dtype, device: torch.device) -> int:

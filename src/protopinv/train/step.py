@@ -39,6 +39,13 @@ class StepReport:
     held_loss: Float[Tensor, " m"] | None = None
     held_score: Float[Tensor, " m"] | None = None
 
+    @property
+    def held(self) -> tuple[Tensor, Tensor] | None:
+        """Score and loss of held-out rows; None if the pass showed nothing of them."""
+        if self.held_score is None or self.held_loss is None:
+            return None
+        return self.held_score, self.held_loss
+
 
 class Step(ABC):
     """One update of ``state``: banks, whose weights are solved, or weights themselves.

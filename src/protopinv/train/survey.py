@@ -61,7 +61,8 @@ class Split:
         if self.fold_rows is not None:
             return self.fold_rows[_rows_of(block, piece)]
         keys = file_keys(self.seed, "fold", block, piece)
-        return (keys % np.uint64(FOLDS)).astype(np.int64)
+        folds: Places = (keys % np.uint64(FOLDS)).astype(np.int64)
+        return folds
 
 
 def hold_out(groups: NDArray[np.integer[Any]], share: float, seed: int) -> Mask:
@@ -94,7 +95,8 @@ def _dealt(groups: NDArray[np.integer[Any]], least: int, seed: int) -> Places:
     """Row numbers in a random order, group by group, of groups with ``least`` rows or more."""
     shuffled = np.random.default_rng(seed).permutation(len(groups))
     order = shuffled[np.argsort(groups[shuffled], kind="stable")]
-    return order[(np.bincount(groups) >= least)[groups[order]]]
+    dealt: Places = order[(np.bincount(groups) >= least)[groups[order]]]
+    return dealt
 
 
 def _rows_of(block: Block, piece: Piece) -> slice:
