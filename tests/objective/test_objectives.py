@@ -9,7 +9,6 @@ from torch.nn import functional
 from protopinv.objective import Classes, Labels, Numbers, Objective
 
 N, K, MEMBERS = 17, 3, 2
-OWN = torch.tensor([0.3, 0.0], dtype=torch.float64)  # one smoothing a member
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -35,13 +34,10 @@ def numbers(loss: str, k: int = K) -> Numbers:
 CASES: dict[str, tuple[Objective, Tensor]] = {
     "classes": (Classes(np.arange(K)), labels_of()),
     "smoothed": (Classes(np.arange(K), 0.1), labels_of()),
-    "each smoothed": (Classes(np.arange(K), OWN), labels_of()),
     "shares": (Classes(np.arange(K)), shares_of()),
     "shares, smoothed": (Classes(np.arange(K), 0.1), shares_of()),
-    "shares, each smoothed": (Classes(np.arange(K), OWN), shares_of()),
     "labels": (Labels(K), matrix_of()),
     "labels, smoothed": (Labels(K, 0.1), matrix_of()),
-    "labels, each smoothed": (Labels(K, OWN), matrix_of()),
     "squared": (numbers("squared"), 3 * drawn(N, K, seed=7)),
     "huber": (numbers("huber"), 3 * drawn(N, K, seed=7)),
 }
@@ -124,18 +120,15 @@ def test_huge_outputs_give_finite_losses(
         assert found.isfinite().all()
 
 
-@pytest.mark.parametrize("kind", ["classes", "labels"])
-def test_a_knob_of_all_members_is_that_of_each(kind: str) -> None:
-    make = (lambda s: Classes(np.arange(K), s)) if kind == "classes" else (lambda s: Labels(K, s))
-    targets = CASES[kind][1]
+@every_case
+def test_every_member_is_judged_as_if_it_were_alone(objective: Objective, targets: Tensor) -> None:
     outputs = drawn(MEMBERS, K, N, seed=1)
-    together = make(OWN).judge(outputs.clone(), targets)
-    for member, smoothing in enumerate(OWN.tolist()):
-        alone = make(smoothing).judge(outputs[member : member + 1].clone(), targets)
-        torch.testing.assert_close(together.losses[member], alone.losses[0], rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(
-            together.gradient[member], alone.gradient[0], rtol=1e-12, atol=1e-12
-        )
+    together = objective.judge(outputs.clone(), targets)
+    for member in range(MEMBERS):
+        alone = objective.judge(outputs[member : member + 1].clone(), targets)
+        for name in ("losses", "gradient", "plain"):
+            mine, theirs = getattr(together, name)[member], getattr(alone, name)[0]
+            torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,8 @@ from protopinv.model.warm_start import continued, require_targets
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.rows import MemoryRows, Piece, RowSource, concatenated
 from protopinv.tables.rows import encode_grown, grow_table
-from protopinv.train.class_weight import class_factors
 from protopinv.train.config import TrainConfig, is_auto
-from protopinv.train.data import data_of_arrays
+from protopinv.train.data import class_factors, data_of_arrays
 from protopinv.train.loop import Observer
 from protopinv.train.machine import threads_for
 from protopinv.train.progress import progress

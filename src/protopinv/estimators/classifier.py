@@ -17,8 +17,8 @@ from protopinv.estimators.rows import data_errors, plain_labels
 from protopinv.model import Model
 from protopinv.objective import Classes, Labels
 from protopinv.rows import MemoryRows, RowSource
-from protopinv.train.class_weight import check_class_weight
 from protopinv.train.config import TrainConfig
+from protopinv.train.data import check_class_weight
 from protopinv.train.loop import Observer
 from protopinv.train.targets import (
     LabelColumns,

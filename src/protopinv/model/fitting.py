@@ -31,9 +31,8 @@ from protopinv.plain import plain
 from protopinv.rows import MemoryRows, RowSource, cached, concatenated, digest
 from protopinv.tables.rows import encode_by, encode_table, few_rows
 from protopinv.train.checkpoint import Checkpoints, Every
-from protopinv.train.class_weight import with_class_weight
 from protopinv.train.config import TrainConfig
-from protopinv.train.data import Data, data_in_memory
+from protopinv.train.data import Data, data_in_memory, with_class_weight
 from protopinv.train.machine import one_thread, threads_for
 from protopinv.train.prepare import Prepared, noise_generator, prepare
 from protopinv.train.progress import progress

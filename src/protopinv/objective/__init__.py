@@ -3,9 +3,8 @@
 Nothing else below the doors knows a class from a number.
 """
 
-from protopinv.objective.classes import Classes
-from protopinv.objective.labels import Labels
+from protopinv.objective.classes import Classes, Labels
 from protopinv.objective.numbers import Numbers
-from protopinv.objective.objective import Judged, Knob, Objective, Outputs
+from protopinv.objective.objective import Judged, Objective, Outputs
 
-__all__ = ["Classes", "Judged", "Knob", "Labels", "Numbers", "Objective", "Outputs"]
+__all__ = ["Classes", "Judged", "Labels", "Numbers", "Objective", "Outputs"]

@@ -1,4 +1,4 @@
-"""One class for each row, by softmax and cross-entropy."""
+"""One class a row, by softmax and cross-entropy, or several labels, by binary cross-entropy."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import one_hot
+from torch.nn.functional import one_hot, softplus
 
-from protopinv.objective.objective import Judged, Knob, Objective, Outputs
+from protopinv.objective.objective import Judged, Objective, Outputs
 
 # Targets of up to so many numbers are written out.
 DENSE_NUMBERS = 2**18
@@ -21,7 +21,7 @@ class Classes(Objective):
     """Targets are the numbers of the classes, or shares of all of them once rows are mixed."""
 
     labels: NDArray[Any] = field(repr=False)
-    label_smoothing: Knob = 0.0
+    label_smoothing: float = 0.0
 
     kernel = "softmax"
     measure = "accuracy"
@@ -89,20 +89,19 @@ class Classes(Objective):
         m, k, n = outputs.shape
         logs = torch.log_softmax(outputs, dim=1)
         gradient = logs.exp()
-        smoothing = _by_member(self.label_smoothing, outputs)
+        smoothing = self.label_smoothing
         if targets.ndim == 1:
             chosen = targets.expand(m, 1, n)
             plain = logs.gather(1, chosen)[:, 0].neg_()
-            share = gradient.new_full((1, 1, 1), -1) if smoothing is None else smoothing - 1
+            share = gradient.new_full((1, 1, 1), smoothing - 1)
             gradient.scatter_add_(1, chosen, share.expand(m, 1, n))
         else:
             plain = (logs * targets.T).sum(1).neg_()
-            gradient.sub_(targets.T if smoothing is None else targets.T * (1 - smoothing))
-        if smoothing is None:
+            gradient.sub_(targets.T, alpha=1 - smoothing)
+        if smoothing == 0:
             return Judged(plain, gradient, plain)
         gradient.sub_(smoothing / k)
-        spread = logs.mean(1)
-        losses = torch.addcmul(plain, plain + spread, smoothing[:, 0], value=-1)
+        losses = torch.add(plain, plain + logs.mean(1), alpha=-smoothing)
         return Judged(losses, gradient, plain)
 
     def scores(
@@ -118,12 +117,8 @@ class Classes(Objective):
     ) -> Float[Tensor, " k"]:
         """The logarithm of the share of each class, smoothed as labels are."""
         shares = weight.new_zeros(self.n_outputs).index_add_(0, self.groups(targets), weight)
-        shares = torch.lerp(shares, torch.full_like(shares, 1 / len(shares)), self._smoothing())
+        shares = shares.lerp(torch.full_like(shares, 1 / len(shares)), self.label_smoothing)
         return shares.clamp_min(torch.finfo(weight.dtype).tiny).log()
-
-    def _smoothing(self) -> float:
-        """One number for all members; those of a study may have their own, and have none here."""
-        return 0.0 if isinstance(self.label_smoothing, Tensor) else float(self.label_smoothing)
 
     def mixed(
         self,
@@ -138,8 +133,73 @@ class Classes(Objective):
         return eye[targets].lerp(eye[others], share)
 
 
-def _by_member(knob: Knob, like: Outputs) -> Float[Tensor, "_ 1 1"] | None:
-    """A knob that outputs can be multiplied with; None for zero."""
-    if isinstance(knob, Tensor):
-        return knob.to(like)[:, None, None]
-    return None if knob == 0 else like.new_full((1, 1, 1), knob)
+@dataclass(frozen=True)
+class Labels(Objective):
+    """Targets are 1 where a row has a label and 0 elsewhere, a column a label."""
+
+    n_labels: int
+    label_smoothing: float = 0.0
+
+    measure = "accuracy of labels"
+    are_odds = True
+
+    @property
+    def n_outputs(self) -> int:
+        """One for each label."""
+        return self.n_labels
+
+    def encode(self, y: NDArray[Any]) -> NDArray[Any]:
+        """As 32-bit floats."""
+        return np.array(y, dtype=np.float32)
+
+    def decode(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
+        """1 where a label is likelier there than not."""
+        return (outputs > 0).astype(np.int64)
+
+    def describe(self) -> dict[str, Any]:
+        """The number of labels."""
+        return {"n_labels": self.n_labels}
+
+    def under(self, *, label_smoothing: float, loss: str) -> "Labels":  # noqa: ARG002
+        """With label smoothing."""
+        return replace(self, label_smoothing=label_smoothing)
+
+    def first_outputs(
+        self,
+        wanted: Int[Tensor, " p"],  # noqa: ARG002
+        targets: Shaped[Tensor, "p *target"],
+    ) -> Float[Tensor, "p k"]:
+        """1 and -1: the output 0 stands for even odds."""
+        return 2 * targets.float() - 1
+
+    def for_projection(self, targets: Shaped[Tensor, "n *target"]) -> Float[Tensor, "n q"]:
+        """The labels themselves."""
+        return targets.double()
+
+    def judge(self, outputs: Outputs, targets: Shaped[Tensor, "n *target"]) -> Judged:
+        """log(1 + e^z) - t z, the mean over labels; its gradient is sigmoid(z) - t."""
+        wanted = targets.T.to(outputs.dtype)
+        above = softplus(outputs)
+        plain = (above - wanted * outputs).mean(1)
+        chance = torch.sigmoid(outputs)
+        smoothing = self.label_smoothing
+        if smoothing == 0:
+            return Judged(plain, chance.sub_(wanted).div_(self.n_labels), plain)
+        wanted = wanted * (1 - smoothing) + smoothing / 2
+        losses = (above - wanted * outputs).mean(1)
+        return Judged(losses, chance.sub_(wanted).div_(self.n_labels), plain)
+
+    def scores(
+        self, outputs: Outputs, targets: Shaped[Tensor, "n *target"]
+    ) -> Float[Tensor, "m n"]:
+        """The share of labels that are right."""
+        return ((outputs > 0) == (targets.T > 0.5)).to(outputs.dtype).mean(1)
+
+    def constant(
+        self, targets: Shaped[Tensor, "n *target"], weight: Float[Tensor, " n"]
+    ) -> Float[Tensor, " k"]:
+        """The logarithm of the odds of each label, smoothed as labels are."""
+        smoothing = self.label_smoothing
+        shares = (weight @ targets.to(weight)) * (1 - smoothing) + smoothing / 2
+        odds: Tensor = torch.special.logit(shares, eps=1e-12)
+        return odds

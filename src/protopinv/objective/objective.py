@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-# One number for all members of a population, or one each.
-Knob = float | Float[Tensor, " m"]
-
 # Probabilities are made surer or less sure by this factor at most.
 SHARPEST = 4.0
 
@@ -73,7 +70,7 @@ class Objective(ABC):
         return {}
 
     def under(self, *, label_smoothing: float, loss: str) -> "Objective":  # noqa: ARG002
-        """The same with what it takes of the hyperparameters, each one value or one a member."""
+        """This objective with what it takes of the hyperparameters."""
         return self
 
     @abstractmethod

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from protopinv.objective import Knob, Objective
+from protopinv.objective import Objective
 from protopinv.train.rows import Rows
 
 # On a CPU normal draws cost half an epoch, so noise comes from a pool of this many rows, of which
@@ -17,31 +17,22 @@ REUSE = 8
 
 
 class Augment:
-    """Mixup, then Gaussian noise; the rows given are left alone. False if there is nothing to do.
-
-    All members of a population see the same draws, each at its own level of noise.
-    """
+    """Mixup, then Gaussian noise, for copies of rows; all members see the same draws."""
 
     def __init__(
-        self, mixup: float, noise: Knob, objective: Objective, generator: Generator
+        self, mixup: float, noise: float, objective: Objective, generator: Generator
     ) -> None:
-        self._mixup = mixup
-        self._noise = noise
+        self._mixup, self._noise = mixup, noise
         self._objective = objective
         self._generator = generator
         self._pool: _NoisePool | None = None
-
-    def __bool__(self) -> bool:
-        return self._mixup > 0 or isinstance(self._noise, Tensor) or self._noise > 0
 
     def __call__(self, rows: Rows) -> Rows:
         """The rows to train on in their place; mixed targets are shares of both."""
         X, y = rows.X, rows.y
         if self._mixup > 0:
             X, y = self._mixed(rows)
-        if isinstance(self._noise, Tensor):
-            X = X + self._noise.to(X)[:, None, None] * self._normal(X)
-        elif self._noise > 0:
+        if self._noise > 0:
             X = torch.add(X, self._normal(X), alpha=self._noise)
         return Rows(X, y, rows.weight, rows.held, rows.fold)
 

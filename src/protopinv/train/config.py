@@ -289,11 +289,6 @@ class TrainConfig:
         return tuple(map(bool, self._per_layer(self.learn_ridge)))
 
     @property
-    def n_listed_layers(self) -> int:
-        """As many layers as the longest per-layer setting lists."""
-        return max(len(listed(value)) for value in (self.ridge, self.learn_ridge))
-
-    @property
     def held_out(self) -> float:
         """The share of rows that is held out for validation."""
         if self.validation_fraction == AUTO:

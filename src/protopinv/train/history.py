@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from protopinv.errors import GuardWarning, InterruptedWarning
 
@@ -108,27 +106,3 @@ def mean_history(histories: Sequence[History]) -> History:
         steps=sum(history.steps for history in histories),
         rate_cuts=sum(history.rate_cuts for history in histories),
     )
-
-
-class Recorder:
-    """Collects numbers that may still be on the device; ``columns`` reads them all at once."""
-
-    def __init__(self) -> None:
-        self._epochs: dict[str, list[Tensor]] = {}
-
-    def add(self, **numbers: Tensor) -> None:
-        """One more epoch of these numbers, one a member."""
-        for name, number in numbers.items():
-            self._epochs.setdefault(name, []).append(number.detach())
-
-    def columns(self) -> dict[str, list[Any]]:
-        """For each name a list of Python numbers, by epoch, then by member."""
-        return {name: torch.stack(rows).tolist() for name, rows in self._epochs.items()}
-
-    def dump(self) -> dict[str, Any]:
-        """One tensor for each name, epochs first."""
-        return {name: torch.stack(rows) for name, rows in self._epochs.items()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        self._epochs = {name: list(rows) for name, rows in state.items()}
