@@ -72,7 +72,7 @@ class PopulationStep(BankStep):
         shared = replace(configs[0], **NEUTRAL) if differ else configs[0]
         super().__init__(bank, shared, objective, generator=generator, chunk=chunk)
         if differ:
-            own = OWN_OPTIMIZERS[shared.optimizer](self.optimizer.blocks, shared.lr)
+            own = OWN_OPTIMIZERS[shared.optimizer](self.optimizer.groups, shared.lr)
             own.set_members(configs, len(bank.hidden))
             self.optimizer = own
         rates = [config.lr for config in configs]
@@ -82,7 +82,7 @@ class PopulationStep(BankStep):
 
 
 class OwnSettings(Optimizer):
-    """An optimizer of which every member has its own ratios and decays of each block.
+    """An optimizer of which every member has its own ratios and decays of each group.
 
     An update is in proportion to its rate, so that of a member is its ratio times that of all. The
     decay is decoupled from it.

@@ -26,7 +26,7 @@ from protopinv.model.fitting import shape_of
 from protopinv.train.capture import WARM_UP, CapturedStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
-from protopinv.train.loop import EpochReport, Observer, train
+from protopinv.train.loop import EpochReport, Observer, run_to_end
 from protopinv.train.prepare import first_banks, noise_generator, prepare
 from protopinv.train.resolve import have_one_unit, resolved
 from protopinv.train.rows import Rows
@@ -125,7 +125,7 @@ def train_population(
     prepared = prepare(replace(data, seed=seeds[0]).data, config, device, seed=seeds[0])
     banks = member_banks(prepared.sample, objective, configs, seeds)
     step = PopulationStep(banks, configs, objective, generator=generator)
-    histories = train(
+    histories = run_to_end(
         step,
         prepared.rows,
         clock=time.perf_counter,

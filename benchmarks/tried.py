@@ -23,7 +23,7 @@ from benchmarks.text import markdown, percent
 from benchmarks.training import first_step, projected_rows
 from protopinv.bank import Bank
 from protopinv.train.data_pass import data_pass
-from protopinv.train.loop import train
+from protopinv.train.loop import run_to_end
 from protopinv.train.rows import Rows
 from protopinv.train.step import BankStep
 
@@ -53,7 +53,7 @@ LBFGS_HISTORY = 10
 
 
 def _trained(step: BankStep, rows: Rows) -> None:
-    train(step, rows, clock=time.perf_counter)
+    run_to_end(step, rows, clock=time.perf_counter)
 
 
 @dataclass(frozen=True)

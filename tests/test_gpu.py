@@ -20,7 +20,7 @@ from protopinv.solve.cholesky import invert
 from protopinv.train.capture import CapturedStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.data import data_of_arrays
-from protopinv.train.loop import EpochReport, train
+from protopinv.train.loop import EpochReport, run_to_end
 from protopinv.train.prepare import first_banks, prepare
 from protopinv.train.rows import Rows
 from protopinv.train.step import BankStep
@@ -201,8 +201,8 @@ def test_a_member_that_fails_on_a_gpu_is_skipped_alone(blobs) -> None:
         if report.epoch == 17:
             report.state.inputs[1, 0, 0] = torch.nan
 
-    histories = train(poisoned, rows, clock=time.perf_counter, observer=poison)
-    others = train(plain, rows, clock=time.perf_counter)
+    histories = run_to_end(poisoned, rows, clock=time.perf_counter, observer=poison)
+    others = run_to_end(plain, rows, clock=time.perf_counter)
     assert histories[1].skipped_steps > 0
     for member in (0, 2):
         assert histories[member].skipped_steps == 0
@@ -220,7 +220,7 @@ def test_a_replay_that_fails_is_skipped_and_the_rate_is_cut(blobs) -> None:
     def poison(report: EpochReport) -> None:
         rows.X[7] = torch.inf if report.epoch in (7, 8) else 0.0
 
-    (history,) = train(step, rows, clock=time.perf_counter, observer=poison)
+    (history,) = run_to_end(step, rows, clock=time.perf_counter, observer=poison)
     assert history.skipped_steps == 2
     assert 1 <= history.rate_cuts <= 2
     assert history.loss[-1] < history.loss[0]
@@ -237,7 +237,7 @@ def test_a_captured_step_falls_back_when_its_solve_fails(blobs) -> None:
         if report.epoch == 20:
             step.state.hidden[0][:, 6:] = step.state.hidden[0][:, :6]
 
-    (history,) = train(step, rows, clock=time.perf_counter, observer=make_twins)
+    (history,) = run_to_end(step, rows, clock=time.perf_counter, observer=make_twins)
     assert "Cholesky in float64" in history.events[0]
     assert step.solver.precision == torch.float64
     assert history.loss[-1] < history.loss[0]

@@ -25,9 +25,9 @@ from protopinv.network import Network
 from protopinv.objective import Objective
 from protopinv.train.config import TrainConfig, is_auto
 from protopinv.train.data import data_of_arrays
-from protopinv.train.loop import Observer, train
+from protopinv.train.loop import Observer, run_to_end
 from protopinv.train.machine import resolve_device, threads_for
-from protopinv.train.optimizer import Block
+from protopinv.train.optimizer import ParameterGroup
 from protopinv.train.prepare import noise_generator, prepare
 from protopinv.train.progress import progress
 from protopinv.train.resolve import have_one_unit
@@ -103,7 +103,7 @@ class MLPBaselineClassifier(WithoutBanks):
             weights = first_weights(sizes, Generator().manual_seed(seed)).to(device, config.dtype)
             generator = noise_generator(seed, device)
             step = WeightStep(weights, config, objective, self.weight_decay, generator)
-            (history,) = train(
+            (history,) = run_to_end(
                 step,
                 prepared.rows,
                 clock=time.perf_counter,
@@ -171,9 +171,9 @@ class WeightStep(Step):
         decay: float,
         generator: Generator,
     ) -> None:
-        blocks, layers = [Block(weights.layers, decay)], weights.layers
+        groups, layers = [ParameterGroup(weights.layers, decay)], weights.layers
         width = layers[0].shape[1] - 1
-        super().__init__(weights, blocks, config, objective, width=width, generator=generator)
+        super().__init__(weights, groups, config, objective, width=width, generator=generator)
         self._no_error = torch.zeros(1, len(layers), device=layers[0].device)
 
     def weights(self, *, training: bool) -> AsTheyAre:

@@ -18,7 +18,7 @@ from benchmarks.training import SOME_RATE, first_step, projected_rows, ready_ste
 from protopinv.kernels import switched_off
 from protopinv.kernels.bfloat16 import fast_bfloat16
 from protopinv.train.config import TrainConfig
-from protopinv.train.loop import train
+from protopinv.train.loop import run_to_end
 from protopinv.train.rows import Rows
 from protopinv.train.step import BankStep, Step
 
@@ -108,7 +108,7 @@ class StepFigures:
         options, context = self.paths()[path]
         with context():
             step, rows, held_out = self._step(options, seed, epochs=self.epochs)
-            spent = seconds(lambda: train(step, rows, clock=time.perf_counter), self.device)
+            spent = seconds(lambda: run_to_end(step, rows, clock=time.perf_counter), self.device)
             score, _ = step.evaluate(held_out)
         return {"held_out": float(score), "seconds": spent, "epochs": self.epochs}
 
@@ -131,7 +131,7 @@ class StepFigures:
 
         def run(options: Parameters) -> None:
             step, rows, _ = self._step(options, 0)
-            train(step, rows, clock=time.perf_counter)
+            run_to_end(step, rows, clock=time.perf_counter)
 
         rows, _ = self._rows_of(PLAIN)
         listing, epochs = self._listing(rows), self._config(PLAIN).max_epochs

@@ -34,7 +34,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-# The same where nobody needs what they were given any more.
+# Activations that overwrite their argument.
 IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu_,
     "silu": lambda Z: functional.silu(Z, inplace=True),
@@ -116,12 +116,12 @@ Layer = Float[Tensor, "... _ _"]
 
 
 def inputs_of(W: Layer) -> int:
-    """How many numbers a layer is given."""
+    """The number of inputs of a layer."""
     return (W.shape[-2] - 1) * (1 if W.ndim == 2 else len(W))
 
 
 def outputs_of(W: Layer) -> int:
-    """How many numbers a layer answers with."""
+    """The number of outputs of a layer."""
     return W.shape[-1] * (1 if W.ndim == 2 else len(W))
 
 
@@ -141,13 +141,13 @@ def affine(X: Float[Tensor, "n d"], W: Layer) -> Float[Tensor, "n h"]:
 
 
 def affine_of_few(X: Float[Tensor, "n d"], W: Layer) -> Float[Tensor, "n h"]:
-    """The same by NumPy, which is twice as fast for one row on a CPU; without a derivative."""
+    """``affine`` by NumPy, which is twice as fast for one row on a CPU; without a derivative."""
     rows, weights = X.numpy(), W.numpy()
     if W.ndim == 2:
         return torch.from_numpy(rows @ weights[1:] + weights[0])
     parts = rows.reshape(len(rows), len(weights), weights.shape[1] - 1).swapaxes(0, 1)
-    found = parts @ weights[:, 1:] + weights[:, :1]
-    return torch.from_numpy(found.swapaxes(0, 1).reshape(len(rows), outputs_of(W)))
+    outputs = parts @ weights[:, 1:] + weights[:, :1]
+    return torch.from_numpy(outputs.swapaxes(0, 1).reshape(len(rows), outputs_of(W)))
 
 
 def propagate(
@@ -252,7 +252,7 @@ class Network:
         return (inputs_of(self.weights[0]), *map(outputs_of, self.weights))
 
     def to(self, device: torch.device | str) -> "Network":
-        """The same network on another device."""
+        """A copy of this network on another device."""
         return Network(tuple(W.to(device) for W in self.weights), self.activation, self.rank)
 
     def __call__(self, X: Shaped[Tensor, "n d"]) -> Float[Tensor, "n k"]:

@@ -12,7 +12,7 @@ from protopinv.errors import ConfigError
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.train.config import FIELDS, TrainConfig
 from protopinv.train.history import History
-from protopinv.train.loop import EpochReport, Observer, train
+from protopinv.train.loop import EpochReport, Observer, run_to_end
 from protopinv.train.prepare import first_banks
 from protopinv.train.resolve import DataShape, resolved
 from protopinv.train.rows import Rows
@@ -68,7 +68,7 @@ def trained(
     observer: Observer | None = None,
 ) -> tuple[Bank, tuple[History, ...]]:
     step = step_of(bank, configs, objective)
-    return step.state, train(step, rows, clock=time.perf_counter, observer=observer)
+    return step.state, run_to_end(step, rows, clock=time.perf_counter, observer=observer)
 
 
 def assert_each_is_as_if_alone(

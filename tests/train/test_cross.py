@@ -13,7 +13,7 @@ from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ConfigError
 from protopinv.objective import Classes
 from protopinv.train.data import data_of_arrays
-from protopinv.train.loop import EpochReport, train
+from protopinv.train.loop import EpochReport, run_to_end
 from protopinv.train.prepare import first_banks, prepare
 from protopinv.train.rows import Rows
 from protopinv.train.step import BankStep
@@ -150,7 +150,7 @@ def test_a_fold_is_trained_as_if_there_were_no_other_rows(batch_size: int | None
     bank = first_banks(both, objective, config, range(4))
     step = BankStep(bank.snapshot(), config, objective, generator=torch.Generator())
     choice = EpochChoice(step.trained, 1, 10**6)
-    histories = train(step, both, clock=time.perf_counter, choice=choice)
+    histories = run_to_end(step, both, clock=time.perf_counter, choice=choice)
     losses = []
     for number in range(4):
         kept, left_out = fold != number - 1, fold == number - 1
@@ -167,7 +167,7 @@ def test_a_fold_is_trained_as_if_there_were_no_other_rows(batch_size: int | None
                 held = Rows(rows.X[left_out], rows.y[left_out], unseen)
                 said.append(float(alone.evaluate(held)[1]))
 
-        (history,) = train(alone, own, clock=time.perf_counter, observer=judge)
+        (history,) = run_to_end(alone, own, clock=time.perf_counter, observer=judge)
         np.testing.assert_allclose(histories[number].loss, history.loss, rtol=1e-9)
         if number > 0:
             losses.append(said)

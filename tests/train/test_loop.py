@@ -19,7 +19,7 @@ from protopinv.errors import GuardWarning, InterruptedWarning, TrainingError
 from protopinv.objective import Classes
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
-from protopinv.train.loop import EpochReport, train
+from protopinv.train.loop import EpochReport, run_to_end
 from protopinv.train.rows import Rows
 from protopinv.train.step import BankStep
 
@@ -63,7 +63,7 @@ def run(
     bank = (bank or fresh_bank(rows)).snapshot()
     step = BankStep(bank, config, CLASSES, generator=torch.Generator().manual_seed(0))
     clock = time.perf_counter
-    (history,) = train(step, rows, clock=clock, validation=validation, observer=observer)
+    (history,) = run_to_end(step, rows, clock=clock, validation=validation, observer=observer)
     return step.state, history
 
 

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from protopinv.train.optimizer import OPTIMIZERS, Block, Optimizer, orthogonal
+from protopinv.train.optimizer import OPTIMIZERS, Optimizer, ParameterGroup, orthogonal
 
 KINDS = sorted(OPTIMIZERS)
 
 
 def made(kind: str, generator: torch.Generator, **block: float) -> tuple[torch.Tensor, Optimizer]:
     matrix = torch.randn(1, 6, 9, generator=generator, dtype=torch.float64)
-    optimizer = OPTIMIZERS[kind]([Block([matrix], **block)], peak=0.1)
+    optimizer = OPTIMIZERS[kind]([ParameterGroup([matrix], **block)], peak=0.1)
     optimizer.set_rate(1.0)
     return matrix, optimizer
 
@@ -55,7 +55,7 @@ def test_a_restart_forgets_all_momenta(kind: str, generator: torch.Generator) ->
     matrix, optimizer = made(kind, generator)
     stepped(optimizer, matrix, gradient=5.0, skip=False)
     fresh_matrix = matrix.clone()
-    fresh = OPTIMIZERS[kind]([Block([fresh_matrix])], peak=0.02)
+    fresh = OPTIMIZERS[kind]([ParameterGroup([fresh_matrix])], peak=0.02)
     optimizer.restart(0, 0.02)
     for updates, tensor in ((optimizer, matrix), (fresh, fresh_matrix)):
         updates.set_rate(1.0)
@@ -88,9 +88,10 @@ def test_members_are_updated_as_if_each_were_alone(kind: str, apart: bool) -> No
     alone = []
     for member in range(3):
         tensors = [matrices[member : member + 1].clone(), vectors[member : member + 1].clone()]
-        blocks = [Block(tensors[:1], 0.5, 0.5), Block(tensors[1:])]
-        alone.append((tensors, OPTIMIZERS[kind](blocks, peaks[member])))
-    together = OPTIMIZERS[kind]([Block([matrices], 0.5, 0.5), Block([vectors])], 0.1)
+        groups = [ParameterGroup(tensors[:1], 0.5, 0.5), ParameterGroup(tensors[1:])]
+        alone.append((tensors, OPTIMIZERS[kind](groups, peaks[member])))
+    both = [ParameterGroup([matrices], 0.5, 0.5), ParameterGroup([vectors])]
+    together = OPTIMIZERS[kind](both, 0.1)
     for member in (1, 2) if apart else ():
         together.restart(member, peaks[member])
     for step in range(6):
@@ -113,7 +114,7 @@ def test_members_are_updated_as_if_each_were_alone(kind: str, apart: bool) -> No
 
 def test_adam_takes_the_steps_of_torch() -> None:
     mine, theirs = drawn(0, 1, 6, 9), drawn(0, 1, 6, 9).requires_grad_()
-    optimizer = Optimizer([Block([mine], decay=0.1)], peak=0.05)
+    optimizer = Optimizer([ParameterGroup([mine], decay=0.1)], peak=0.05)
     reference = torch.optim.AdamW([theirs], lr=0.05, weight_decay=0.1)
     for step in range(5):
         theirs.grad = drawn(step, 1, 6, 9)

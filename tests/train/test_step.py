@@ -12,7 +12,7 @@ from protopinv.bank import Bank, population, start_bank
 from protopinv.network import Architecture, designs_of, propagate, solve_weights
 from protopinv.objective import Classes
 from protopinv.solve import spread
-from protopinv.train.data_pass import data_pass, evaluate
+from protopinv.train.data_pass import data_pass, score_and_loss
 from protopinv.train.rows import CPU_CHUNK_BYTES, CPU_CHUNK_MOST, Rows, chunk_rows
 from protopinv.train.step import BankStep
 
@@ -60,8 +60,10 @@ def test_chunked_gradients_equal_the_whole(rows: Rows, bank: Bank, chunk: int) -
 
 def test_evaluation_is_the_same_in_chunks(rows: Rows, bank: Bank) -> None:
     weights = solve_weights(bank, Architecture("tanh")).weights
-    whole = evaluate(rows, weights, "tanh", objective(0.1), chunk=50)
-    torch.testing.assert_close(evaluate(rows, weights, "tanh", objective(0.1), chunk=7), whole)
+    whole, chunked = (
+        score_and_loss(rows, weights, "tanh", objective(0.1), chunk=size) for size in (50, 7)
+    )
+    torch.testing.assert_close(chunked, whole)
     outputs = propagate(rows.X, [W[0] for W in weights], "tanh")
     assert whole[0].item() == pytest.approx((outputs.argmax(1) == rows.y).double().mean().item())
     torch.testing.assert_close(whole[1][0], cross_entropy(outputs, rows.y))

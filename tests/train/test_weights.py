@@ -18,7 +18,7 @@ from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.solve import spread
 from protopinv.train.bank_pass import BankPass, Designs, SolverSettings
 from protopinv.train.data import data_of_arrays
-from protopinv.train.data_pass import data_pass, evaluate
+from protopinv.train.data_pass import data_pass, score_and_loss
 from protopinv.train.prepare import first_banks, fit_features, fit_front, prepare
 from protopinv.train.rows import Rows
 
@@ -74,7 +74,7 @@ def test_loss_gradients_and_score(objective: Objective, y: Tensor, chunk, activa
     for mine, theirs in zip(one.gradients, other.gradients, strict=True):
         torch.testing.assert_close(mine, theirs, **CLOSE)
     judged = [
-        evaluate(rows, networks(1), activation, objective, chunk=chunk)
+        score_and_loss(rows, networks(1), activation, objective, chunk=chunk)
         for rows in (weighted, repeated)
     ]
     torch.testing.assert_close(*judged, **CLOSE)
@@ -94,7 +94,7 @@ def test_every_member_has_weights_of_its_own(
     held = (times == 0).double()
     held = held / held.sum(1, keepdim=True)
     together = data_pass(Rows(X, y, weight, held), weights, "relu", objective, chunk=chunk)
-    scores, losses = evaluate(Rows(X, y, weight), weights, "relu", objective, chunk=chunk)
+    scores, losses = score_and_loss(Rows(X, y, weight), weights, "relu", objective, chunk=chunk)
     for member in range(m):
         seen = X[member] if own_rows else X
         own = [W[member : member + 1] for W in weights]
@@ -104,11 +104,11 @@ def test_every_member_has_weights_of_its_own(
         torch.testing.assert_close(together.loss[member], alone.loss[0], **CLOSE)
         for mine, theirs in zip(together.gradients, alone.gradients, strict=True):
             torch.testing.assert_close(mine[member], theirs[0], **CLOSE)
-        score, loss = evaluate(rows, own, "relu", objective, chunk=chunk)
+        score, loss = score_and_loss(rows, own, "relu", objective, chunk=chunk)
         torch.testing.assert_close(scores[member], score[0], **CLOSE)
         torch.testing.assert_close(losses[member], loss[0], **CLOSE)
         left = Rows(seen[count == 0], y[count == 0])
-        score, loss = evaluate(left, own, "relu", objective, chunk=chunk)
+        score, loss = score_and_loss(left, own, "relu", objective, chunk=chunk)
         torch.testing.assert_close(together.held_score[member], score[0], **CLOSE)
         torch.testing.assert_close(together.held_loss[member], loss[0], **CLOSE)
 

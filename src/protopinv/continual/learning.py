@@ -19,7 +19,7 @@ from protopinv.features import FeatureMap
 from protopinv.memory import Memory
 from protopinv.model import FitOptions, Model, merged_network
 from protopinv.model.fitting import memory_named, require_some, shape_of
-from protopinv.model.warm_start import continued, require_targets
+from protopinv.model.warm_start import continued, require_same_targets
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.rows import MemoryRows, Piece, RowSource, concatenated
 from protopinv.tables.rows import encode_grown, grow_table
@@ -240,7 +240,7 @@ def _for_targets(model: Model, y: NDArray[Any], how: LearnOptions) -> Model:
         return model
     if not isinstance(objective, Numbers):
         raise AssertionError("an objective is of classes, labels or numbers")
-    return replace(model, objective=require_targets(objective, y, bounded=how.bounded))
+    return replace(model, objective=require_same_targets(objective, y, bounded=how.bounded))
 
 
 def _labels(

@@ -163,8 +163,7 @@ class Parameters(BaseEstimator):
 
 
 def _is_count(value: Any, least: int) -> bool:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return whole and least <= value <= LARGEST
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST
 
 
 def _refuse(estimator: Any, name: str, rule: str) -> None:

@@ -65,7 +65,7 @@ def continued_objective(objective: Objective, model: Model) -> Objective:
     return objective
 
 
-def require_targets(objective: Numbers, y: NDArray[Any], *, bounded: bool) -> Numbers:
+def require_same_targets(objective: Numbers, y: NDArray[Any], *, bounded: bool) -> Numbers:
     """The objective after more targets in its units; raises DataError for those that do not fit."""
     numbers = numbers_of(y, "y")
     n_targets = 1 if numbers.ndim == 1 else numbers.shape[1]

@@ -65,11 +65,11 @@ class Classes(Objective):
 
     def first_outputs(
         self,
-        wanted: Int[Tensor, " p"],
+        groups: Int[Tensor, " p"],
         targets: Shaped[Tensor, "p *target"],  # noqa: ARG002
     ) -> Float[Tensor, "p k"]:
         """One-hot."""
-        return one_hot(wanted, self.n_outputs).float()
+        return one_hot(groups, self.n_outputs).float()
 
     def for_projection(self, targets: Shaped[Tensor, "n *target"]) -> Float[Tensor, "n q"]:
         """One column a class."""
@@ -107,7 +107,7 @@ class Classes(Objective):
     def scores(
         self, outputs: Outputs, targets: Shaped[Tensor, "n *target"]
     ) -> Float[Tensor, "m n"]:
-        """1 for a right answer: no output is larger. ``argmax`` would take 30 times as long."""
+        """1 for a right prediction: no output is larger. ``argmax`` would take 30 times as long."""
         m, _, n = outputs.shape
         right = outputs.gather(1, self.groups(targets).expand(m, 1, n))[:, 0]
         return (right >= outputs.amax(1)).to(outputs.dtype)
@@ -166,7 +166,7 @@ class Labels(Objective):
 
     def first_outputs(
         self,
-        wanted: Int[Tensor, " p"],  # noqa: ARG002
+        groups: Int[Tensor, " p"],  # noqa: ARG002
         targets: Shaped[Tensor, "p *target"],
     ) -> Float[Tensor, "p k"]:
         """1 and -1: the output 0 stands for even odds."""
@@ -178,16 +178,16 @@ class Labels(Objective):
 
     def judge(self, outputs: Outputs, targets: Shaped[Tensor, "n *target"]) -> Judged:
         """log(1 + e^z) - t z, the mean over labels; its gradient is sigmoid(z) - t."""
-        wanted = targets.T.to(outputs.dtype)
+        present = targets.T.to(outputs.dtype)
         above = softplus(outputs)
-        plain = (above - wanted * outputs).mean(1)
+        plain = (above - present * outputs).mean(1)
         chance = torch.sigmoid(outputs)
         smoothing = self.label_smoothing
         if smoothing == 0:
-            return Judged(plain, chance.sub_(wanted).div_(self.n_labels), plain)
-        wanted = wanted * (1 - smoothing) + smoothing / 2
-        losses = (above - wanted * outputs).mean(1)
-        return Judged(losses, chance.sub_(wanted).div_(self.n_labels), plain)
+            return Judged(plain, chance.sub_(present).div_(self.n_labels), plain)
+        present = present * (1 - smoothing) + smoothing / 2
+        losses = (above - present * outputs).mean(1)
+        return Judged(losses, chance.sub_(present).div_(self.n_labels), plain)
 
     def scores(
         self, outputs: Outputs, targets: Shaped[Tensor, "n *target"]

@@ -17,7 +17,7 @@ from protopinv.objective.objective import Judged, Objective, Outputs
 HUBER_FROM = 1.0
 # The spread of the middle half of a normal distribution, in standard deviations.
 MIDDLE_HALF = 1.349
-# Answers may leave the range of the targets by this share of it.
+# Predictions may leave the range of the targets by this share of it.
 BEYOND = 0.1
 
 
@@ -26,9 +26,9 @@ class Numbers(Objective):
     """Targets are (y - centre) / spread, a column a target.
 
     ``variance`` is that of the scaled targets: 1, unless centre and spread are robust ones.
-    ``is_column`` remembers that y came as a plain list of numbers. Answers stay between ``low``
+    ``is_column``: y has one dimension. Predictions stay between ``low``
     and ``high``, if these are given: a network goes on as a straight line where no row has been,
-    so a row far from all others could be given any number.
+    so for a row far from all others it could predict any number.
     """
 
     centre: tuple[float, ...]
@@ -69,14 +69,14 @@ class Numbers(Objective):
         some: tuple[NDArray[np.float64], NDArray[np.float64]],
         is_column: bool,
     ) -> "Numbers":
-        """The same from mean and variance of n rows; quantiles are those of ``some`` of them."""
+        """Centre and spread from mean and variance of n rows; quantiles are of ``some``."""
         # numbers as equal as rounding allows do not vary
         varies = np.sqrt(variance) > np.finfo(np.float64).eps * np.abs(centre) * np.sqrt(n)
         spread = np.sqrt(np.where(varies, variance, 1.0))
         if loss == "huber":
             columns, mass = (torch.from_numpy(np.ascontiguousarray(part)) for part in some)
-            found = weighted_quantiles(columns, mass, (0.25, 0.5, 0.75))
-            low, centre, high = (quantile.numpy() for quantile in found)
+            quartiles = weighted_quantiles(columns, mass, (0.25, 0.5, 0.75))
+            low, centre, high = (quartile.numpy() for quartile in quartiles)
             middle = (high - low) / MIDDLE_HALF
             spread = np.where(middle > 1e-9 * spread, middle, spread)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -85,7 +85,7 @@ class Numbers(Objective):
         return cls(centres, spreads, variances, is_column, loss)
 
     def bounded_by(self, y: NDArray[np.float64]) -> "Numbers":
-        """With answers near the range of these targets, or of those that bound it already."""
+        """With predictions near the range of these targets, or of those that bound it already."""
         columns = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         low, high = columns.min(axis=0), columns.max(axis=0)
         beyond = BEYOND * (high - low)
@@ -95,7 +95,7 @@ class Numbers(Objective):
         return replace(self, low=tuple(low.tolist()), high=tuple(high.tolist()))
 
     def within(self, other: "Numbers") -> "Numbers":
-        """With answers in the range of these targets or of ``other``, if that has one."""
+        """With predictions in the range of these targets or of ``other``, if that has one."""
         if other.low is None or other.high is None or self.low is None or self.high is None:
             return replace(self, low=other.low, high=other.high)
         low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
@@ -136,7 +136,7 @@ class Numbers(Objective):
 
     def first_outputs(
         self,
-        wanted: Int[Tensor, " p"],  # noqa: ARG002
+        groups: Int[Tensor, " p"],  # noqa: ARG002
         targets: Shaped[Tensor, "p *target"],
     ) -> Float[Tensor, "p k"]:
         """The targets of the rows that prototypes start as."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-# Probabilities are made surer or less sure by this factor at most.
+# Temperature scaling multiplies outputs by this factor at most, and divides by it at most.
 SHARPEST = 4.0
 
 # Outputs lie before rows in here: with few of them that is several times faster on a CPU.
@@ -21,10 +21,10 @@ Outputs = Float[Tensor, "m k n"]
 
 @dataclass(frozen=True)
 class Judged:
-    """What outputs are worth, row by row, for every member of a population.
+    """Losses of outputs and their gradient, row by row, for every member of a population.
 
-    ``gradient`` is that of ``losses``, what is minimised. ``plain`` is the same without what is
-    only there to regularise; rows that were held out are judged by it.
+    ``gradient`` is that of ``losses``, what is minimised. ``plain`` is the loss
+    without label smoothing, by which held-out rows are judged.
     """
 
     losses: Float[Tensor, "m n"]
@@ -40,7 +40,7 @@ class Objective(ABC):
 
     kernel: str | None = None
     measure: str
-    # Whether outputs are the logarithms of odds, so that their size says how sure an answer is.
+    # Whether outputs are the logarithms of odds, which temperature scaling calibrates.
     are_odds: bool = False
 
     @property
@@ -75,9 +75,9 @@ class Objective(ABC):
 
     @abstractmethod
     def first_outputs(
-        self, wanted: Int[Tensor, " p"], targets: Shaped[Tensor, "p *target"]
+        self, groups: Int[Tensor, " p"], targets: Shaped[Tensor, "p *target"]
     ) -> Float[Tensor, "p k"]:
-        """Outputs of prototypes that start as rows with these targets, in the groups wanted."""
+        """Outputs of prototypes that start as rows with these targets, in these groups."""
 
     @abstractmethod
     def for_projection(self, targets: Shaped[Tensor, "n *target"]) -> Float[Tensor, "n q"]:
@@ -99,7 +99,7 @@ class Objective(ABC):
     def scores(
         self, outputs: Outputs, targets: Shaped[Tensor, "n *target"]
     ) -> Float[Tensor, "m n"]:
-        """How good each answer is: its mean over rows is the score."""
+        """How good each prediction is: the mean over rows is the score."""
 
     @abstractmethod
     def constant(
@@ -122,9 +122,9 @@ class Objective(ABC):
         targets: Shaped[Tensor, "n *target"],
         weight: Float[Tensor, " n"],
     ) -> tuple[float, float]:
-        """The factor of outputs under which rows that were held out are likeliest, and their loss.
+        """Temperature scaling: the factor of outputs with the lowest loss, and that loss.
 
-        1, and infinity, where that cannot be said.
+        1 and infinity for objectives without probabilities, and without rows.
         """
         if not self.are_odds or float(weight.sum()) <= 0:
             return 1.0, math.inf
@@ -134,10 +134,10 @@ class Objective(ABC):
             judged = self.judge(outputs * SHARPEST**power, targets)
             return float((judged.plain * share).sum())
 
-        if not math.isfinite(loss(0.0)):  # who cannot answer cannot say how sure to be
+        if not math.isfinite(loss(0.0)):  # outputs of a failed training
             return 1.0, math.inf
-        found = minimize_scalar(loss, bounds=(-1, 1), method="bounded")
-        return float(SHARPEST**found.x), float(found.fun)
+        best = minimize_scalar(loss, bounds=(-1, 1), method="bounded")
+        return float(SHARPEST**best.x), float(best.fun)
 
     def fold(self, W: Float[Tensor, "_ k"]) -> Float[Tensor, "_ k"]:
         """The last layer with outputs in the units that users know."""

@@ -1,7 +1,8 @@
-"""A training as a file: all that lives through it, so that it can go on as if nothing happened.
+"""Checkpoints: the whole state of a training as a file, from which it resumes bit for bit.
 
 Safetensors, with everything that is not a tensor as JSON in its header, and a checksum of the whole
-file beside it. Written to a temporary file, synced and renamed; the one before is kept.
+file beside it. Written to a temporary file, synced and renamed; the previous one stays
+beside it.
 """
 
 import hashlib
@@ -29,7 +30,7 @@ from protopinv.plain import differences, shortened
 from protopinv.train.loop import Run, StopTraining
 from protopinv.train.ranks import ALONE, Ranks
 
-FORMAT = 2
+FORMAT = 3
 # Where the checksum stands in the header; it counts as zeros when it is made.
 CHECKSUM = b'"sha256":"'
 ZEROS = "0" * 64
@@ -46,11 +47,11 @@ class Every:
     seconds: float | None = None
 
     @classmethod
-    def of(cls, given: int | str) -> "Every":
+    def of(cls, interval: int | str) -> "Every":
         """From a number of epochs, or a time such as "30s", "10min" or "1h"."""
-        if isinstance(given, int) and not isinstance(given, bool) and given >= 1:
-            return cls(epochs=given)
-        text = given.strip() if isinstance(given, str) else ""
+        if isinstance(interval, int) and not isinstance(interval, bool) and interval >= 1:
+            return cls(epochs=interval)
+        text = interval.strip() if isinstance(interval, str) else ""
         for unit, seconds in sorted(UNITS.items(), key=lambda item: -len(item[0])):
             if text.endswith(unit):
                 try:
@@ -63,13 +64,13 @@ class Every:
             return cls(epochs=int(text))
         raise ConfigError(
             "checkpoint_every must be a number of epochs or a time such as '30s', '10min' or '1h'. "
-            f"Got {given!r}. Change it."
+            f"Got {interval!r}. Change it."
         )
 
 
 @dataclass
 class Checkpoints:
-    """Where checkpoints go, how often, and whether to go on from the one that is there."""
+    """Where checkpoints go, how often, and whether to resume from the existing one."""
 
     path: Path
     every: Every
@@ -78,18 +79,18 @@ class Checkpoints:
     clock: Callable[[], float] = field(default=lambda: 0.0)
     _fingerprint: dict[str, Any] = field(default_factory=dict)
     _runs: dict[int, Run] = field(default_factory=dict)
-    _looks: dict[int, float] = field(default_factory=dict)
+    _screened: dict[int, float] = field(default_factory=dict)
     _saved: dict[str, Any] = field(default_factory=dict)
     _last: float = 0.0
     _spent: float = 0.0
     _epochs: int = 0
     _signalled: int = 0
-    # whether the file at ``path`` is worth keeping as the one before, and why none can be written
+    # whether the file at ``path`` is sound, and why the last one could not be written
     _is_whole: bool = True
     _trouble: str = ""
 
     def saved_seed(self) -> int | None:
-        """The seed of the training to go on with, if there is one."""
+        """The seed of the training to resume, if there is one."""
         if not self._saved and self.resume:
             self._saved = self._read_by_first()
         return None if not self._saved else int(self._saved["seed"])
@@ -106,15 +107,15 @@ class Checkpoints:
                 theirs["seed"] = seed
             _require_same(self.path, theirs, json.loads(json.dumps(self._fingerprint)))
             self._spent = float(self._saved["seconds"])
-            self._looks = {int(k): v for k, v in self._saved["looks"].items()}
+            self._screened = {int(k): v for k, v in self._saved["screened"].items()}
 
     @property
     def spent(self) -> float:
-        """Seconds of the trainings before this one went on."""
+        """Seconds of training before this one resumed."""
         return self._spent
 
     def watch(self, number: int, run: Run) -> Run:
-        """A training of candidate ``number``: put where it was, if that is known."""
+        """Watch the training of candidate ``number``, resumed if the checkpoint holds its state."""
         state = self._saved.get("runs", {}).get(str(number)) if self._saved else None
         if state is not None:
             device = run.step.trained[0].device
@@ -128,17 +129,17 @@ class Checkpoints:
         run.after_step = self._after_step
         return run
 
-    def look_is_over(self, number: int, loss: float) -> float:
-        """Remember what a look has shown, once; a look that was taken before the stop counts."""
-        return self._looks.setdefault(number, loss)
+    def screened(self, number: int, loss: float) -> float:
+        """The out-of-fold loss of a candidate; the first one that was reported stays."""
+        return self._screened.setdefault(number, loss)
 
-    def lost(self, number: int) -> float | None:
-        """The loss of a candidate that was dropped before the stop; None for any other."""
+    def loss_of_dropped(self, number: int) -> float | None:
+        """The loss of a candidate that was dropped before the interruption; None for any other."""
         dropped = bool(self._saved) and str(number) not in self._saved["runs"]
-        return self._looks.get(number) if dropped else None
+        return self._screened.get(number) if dropped else None
 
     def drop(self, number: int) -> None:
-        """Write no more of a candidate than its loss."""
+        """Write only the loss of this candidate from now on."""
         self._runs.pop(number, None)
 
     def _after_step(self, run: Run) -> None:
@@ -158,11 +159,11 @@ class Checkpoints:
         return self._epochs % (self.every.epochs or 1) == 0
 
     def write(self) -> None:
-        """All there is to know, now."""
+        """Write a checkpoint now."""
         runs = {}
         for number, run in self._runs.items():
             self.ranks.require_same(run.step.trained)
-            # what ranks have each for themselves; alone it is a part of the step
+            # the state of augmentation, which every rank has for itself
             augment = run.step.augment
             own = self.ranks.gather({} if augment is None else augment.dump())
             runs[str(number)] = {
@@ -177,7 +178,7 @@ class Checkpoints:
             "fingerprint": self._fingerprint,
             "seed": self._fingerprint["seed"],
             "seconds": self._spent + self._last,
-            "looks": {str(number): loss for number, loss in self._looks.items()},
+            "screened": {str(number): loss for number, loss in self._screened.items()},
             "runs": runs,
         }
         try:
@@ -197,20 +198,20 @@ class Checkpoints:
                 _keep_previous(self.path)
 
     def _warn_of(self, trouble: str) -> None:
-        """Say that a checkpoint was not written, unless the last one failed alike."""
+        """Warn that a checkpoint was not written; once for one reason."""
         if trouble != self._trouble:
             self._trouble = trouble
             warnings.warn(
                 CheckpointWarning(
-                    f"A checkpoint was not written to {self.path} ({trouble}). Training goes on, "
-                    "and will try again; what was written before can still be resumed. Free some "
-                    "space."
+                    f"A checkpoint was not written to {self.path} ({trouble}). Training "
+                    "continues and tries again; the previous checkpoint can still be resumed. Free "
+                    "some space."
                 ),
                 stacklevel=2,
             )
 
     def _read_by_first(self) -> dict[str, Any]:
-        """What the first rank reads, for all."""
+        """The state that the first rank reads, for all ranks."""
         state: dict[str, Any] | Exception = {}
         if self.ranks.is_first:
             try:
@@ -250,7 +251,7 @@ class Checkpoints:
 
 
 def previous(path: Path) -> Path:
-    """Where the checkpoint before the last one is."""
+    """The path of the previous checkpoint."""
     return path.with_name(path.name + ".previous")
 
 
@@ -289,8 +290,8 @@ def read(path: Path) -> tuple[dict[str, Any], bool]:
             if reasons:
                 warnings.warn(
                     CheckpointWarning(
-                        f"{path} cannot be used ({reasons[0]}). Went on from {each}, the one "
-                        "before it."
+                        f"{path} cannot be used ({reasons[0]}). Resumed from {each}, the "
+                        "previous one."
                     ),
                     stacklevel=2,
                 )
@@ -308,7 +309,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What is in a file; nothing of it is used before its checksum is right."""
+    """The state in a file; nothing of it is used before its checksum is right."""
     with path.open("rb") as file:
         at, expected = _checksum(file.fileno())
         file.seek(at)
@@ -320,14 +321,14 @@ def _read(path: Path) -> dict[str, Any]:
     state: dict[str, Any] = _nested(json.loads(text), tensors)
     if state.get("format") != FORMAT:
         raise ValueError(
-            f"of format {state.get('format')!r}, where this version reads {FORMAT}; go on with the "
-            "version that wrote it"
+            f"of format {state.get('format')!r}, where this version reads {FORMAT}; resume with "
+            "the version that wrote it"
         )
     return state
 
 
 def _seal(path: Path) -> None:
-    """Put the checksum where the zeros are."""
+    """Write the checksum in place of the zeros."""
     with path.open("r+b") as file:
         at, checksum = _checksum(file.fileno())
         file.seek(at)
@@ -336,14 +337,15 @@ def _seal(path: Path) -> None:
 
 def _checksum(file: int) -> tuple[int, bytes]:
     """Where a file has its checksum, and what that must be; ValueError without such a place."""
-    with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as whole:
-        length = int.from_bytes(whole[:8], "little")
-        at = whole.find(CHECKSUM, 8, 8 + length) if length <= len(whole) - 8 else -1
+    with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as content:
+        length = int.from_bytes(content[:8], "little")
+        fits = length <= len(content) - 8
+        at = content.find(CHECKSUM, 8, 8 + length) if fits else -1
         if at < 0:
             raise ValueError("damaged, or written by a version that gave it no checksum")
         start = at + len(CHECKSUM)
         digest = hashlib.sha256()
-        with memoryview(whole) as view, view[:start] as before:
+        with memoryview(content) as view, view[:start] as before:
             digest.update(before)
             digest.update(ZEROS.encode())
             with view[start + len(ZEROS) :] as after:
@@ -352,7 +354,7 @@ def _checksum(file: int) -> tuple[int, bytes]:
 
 
 def _flattened(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """The same with every tensor taken out and named instead."""
+    """Plain JSON: every tensor is moved to ``tensors``, with its name in its place."""
     if isinstance(value, Tensor):
         tensors[name] = value.detach().cpu().contiguous().clone()
         return {"tensor": name}
@@ -393,7 +395,7 @@ def _require_same(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> N
     kind = PARTS.get(name.split(".")[0], "another training")
     more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
     raise CheckpointError(
-        f"A checkpoint goes on with the same rows and configuration. {path} is of {kind}: "
+        f"A checkpoint is resumed with the same rows and configuration. {path} is of {kind}: "
         f"{name.split('.', 1)[-1]} was {shortened(there)} and is {shortened(here)}{more}. Give "
         "what it was made with, or start anew (resume=False)."
     )

@@ -298,7 +298,7 @@ def outputs_by_chunk(
 
 
 @torch.no_grad()
-def evaluate(
+def score_and_loss(
     rows: AnyRows,
     weights: Sequence[Float[Tensor, "m _ _"]],
     activation: str,

@@ -54,21 +54,21 @@ class History:
 
     def warnings(self) -> list[Warning]:
         """What a user should hear of: an interruption, a lower rate, many steps not taken."""
-        found: list[Warning] = []
+        warnings: list[Warning] = []
         if self.ending == "interrupted":
-            kept = "the start" if self.kept_epoch is None else "the best so far"
-            text = f"Training was interrupted after {self.n_epochs} epochs; kept {kept}."
-            found.append(InterruptedWarning(text))
+            state = "the start" if self.kept_epoch is None else "the best so far"
+            text = f"Training was interrupted after {self.n_epochs} epochs; kept {state}."
+            warnings.append(InterruptedWarning(text))
         many_skipped = self.skipped_steps > min(self.steps - 1, max(3, 0.05 * self.steps))
         if self.steps and (self.rate_cuts > 0 or many_skipped):
-            found.append(
+            warnings.append(
                 GuardWarning(
                     f"{self.skipped_steps} of {self.steps} steps were skipped. "
                     + "; ".join(self.events)
                     + ". Scale the features, or lower lr."
                 )
             )
-        return found
+        return warnings
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; its lists are the history's own."""

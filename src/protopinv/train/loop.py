@@ -69,7 +69,7 @@ class EpochReport:
 Observer = Callable[[EpochReport], bool | None]
 
 
-def train(
+def run_to_end(
     step: Step,
     rows: AnyRows,
     *,
@@ -130,11 +130,11 @@ class Run:
             self._held_rows = rows.by_holders()
         # Where the pass that trains shows nothing of held-out rows, it need not look at them.
         self.rows = rows if self._free else rows.without_held()
-        self.taken: Any = step
+        self.runner: Any = step
         if self.rows.batches_on_gpu(step.config.batch_size) and switched_on():
             from protopinv.train.capture import CapturedStep
 
-            self.taken = CapturedStep(step, self.rows)
+            self.runner = CapturedStep(step, self.rows)
         self.best = Best(step.trained)
         self.guard = Guard(step, self.best)
         # numbers of every epoch that may still be on the device, one a member
@@ -208,7 +208,7 @@ class Run:
             self.best.offer(begun.before, -report.loss, report.loss, epoch)
         seen: tuple[Tensor, Tensor] | None = None
         if self.validation is not None:
-            score, loss = seen = self.taken.evaluate(self.validation)
+            score, loss = seen = self.runner.evaluate(self.validation)
             self.best.offer(step.best, score, loss, epoch)
         elif choice is not None and not self._free:
             seen = self._judged_by_folds()
@@ -243,7 +243,7 @@ class Run:
                 warmup=config.warmup_epochs * per_epoch,
                 schedule=config.schedule,
             )
-            report: StepReport = self.taken(batch, begun.factor)
+            report: StepReport = self.runner(batch, begun.factor)
             begun.losses.append(report.loss)
             self.guard.steps += 1
             if self.guard.due():
@@ -259,7 +259,7 @@ class Run:
         if self.choice is None:
             raise AssertionError("no member holds rows out")
         self.choice.remember(self.step.best)
-        score, loss = self.taken.evaluate(self._held_rows)
+        score, loss = self.runner.evaluate(self._held_rows)
         self.choice.judge(loss)
         return score, loss
 

@@ -32,7 +32,7 @@ Gradients = Sequence[Tensor | None]
 
 
 @dataclass(frozen=True)
-class Block:
+class ParameterGroup:
     """Tensors that share a decay and a ratio to the peak learning rate."""
 
     tensors: Sequence[Tensor]
@@ -55,17 +55,17 @@ def rate_factor(step: int, *, total: int, warmup: int, schedule: str) -> float:
 
 
 class Optimizer:
-    """AdamW over blocks, by a kernel of ours on a GPU and by torch's fused one elsewhere.
+    """AdamW over groups, by a kernel of ours on a GPU and by torch's fused one elsewhere.
 
     ``peak`` is the highest learning rate of every member. On a GPU the rate is a tensor, so that a
     graph can hold an update. ``torch.optim`` is not asked: it imports a compiler, which takes
     longer than many a fit.
     """
 
-    def __init__(self, blocks: Sequence[Block], peak: float) -> None:
-        self.blocks = blocks
-        self.tensors = [tensor for block in blocks for tensor in block.tensors]
-        self._block_of = [block for block in blocks for _ in block.tensors]
+    def __init__(self, groups: Sequence[ParameterGroup], peak: float) -> None:
+        self.groups = groups
+        self.tensors = [tensor for group in groups for tensor in group.tensors]
+        self._group_of = [group for group in groups for _ in group.tensors]
         first = self.tensors[0]
         self.peak = [float(peak)] * len(first)
         self.restarts = 0
@@ -148,17 +148,17 @@ class Optimizer:
         first = self.tensors[0]
         peak = torch.tensor(self.peak, dtype=first.dtype, device=first.device)
         self._rates = [
-            (peak * block.ratio, torch.full_like(peak, block.decay)) for block in self._block_of
+            (peak * group.ratio, torch.full_like(peak, group.decay)) for group in self._group_of
         ]
 
     def _fused(self, gradients: Mapping[int, Tensor], member: int | None) -> None:
         """Torch's fused update, of all members at once or of one of them."""
         at = member or 0
-        groups: dict[tuple[float, float], list[int]] = {}
+        alike: dict[tuple[float, float], list[int]] = {}
         for place in gradients:
-            block = self._block_of[place]
-            groups.setdefault((block.decay, block.ratio), []).append(place)
-        for (decay, ratio), places in groups.items():
+            group = self._group_of[place]
+            alike.setdefault((group.decay, group.ratio), []).append(place)
+        for (decay, ratio), places in alike.items():
             parts = [
                 (self.tensors[place], gradients[place].contiguous(), *self._moments[place])
                 for place in places
@@ -225,8 +225,8 @@ class Muon(Optimizer):
     ones are learned as fast as common ones. ``torch.optim.Muon`` takes no batches of matrices.
     """
 
-    def __init__(self, blocks: Sequence[Block], peak: float) -> None:
-        super().__init__(blocks, peak)
+    def __init__(self, groups: Sequence[ParameterGroup], peak: float) -> None:
+        super().__init__(groups, peak)
         places = range(len(self.tensors))
         matrices = {place: self.tensors[place] for place in places if place not in self._moments}
         self._momenta = {place: torch.zeros_like(tensor) for place, tensor in matrices.items()}

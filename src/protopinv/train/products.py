@@ -245,5 +245,5 @@ def long_product(A: Float[Tensor, "m d n"], B: Float[Tensor, "m n h"]) -> Float[
         torch.bmm(left, B[i, :cut].unflatten(0, (pieces, rows)), out=parts[i])
 
     side_by_side([partial(member, i) for i in range(m)], A.device)
-    whole = parts.sum(1)
-    return whole if cut == n else whole.baddbmm_(A[:, :, cut:], B[:, cut:])
+    total = parts.sum(1)
+    return total if cut == n else total.baddbmm_(A[:, :, cut:], B[:, cut:])

@@ -47,7 +47,7 @@ def _display() -> Iterator[Observer]:
         yield _lines(pace)
         return
     columns = (
-        TextColumn("{task.description:11}"),
+        TextColumn("{task.description:12}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[numbers]}"),
@@ -59,10 +59,12 @@ def _display() -> Iterator[Observer]:
         def show(report: EpochReport) -> None:
             pace.count()
             if pace.is_due(report, 100):
-                looks = "training" if report.candidate is None else f"look {report.candidate + 1}"
+                stage = "training"
+                if report.candidate is not None:
+                    stage = f"screening {report.candidate + 1}"
                 bar.update(
                     task,
-                    description=looks,
+                    description=stage,
                     total=report.n_epochs,
                     completed=report.epoch + 1,
                     numbers=f"{_numbers(report)} {pace.rows(report)}",
@@ -78,8 +80,9 @@ def _lines(pace: "Pace") -> Observer:
     def show(report: EpochReport) -> None:
         pace.count()
         if pace.is_due(report, LINES_ELSEWHERE):
-            look = "" if report.candidate is None else f"look {report.candidate + 1}, "
-            place = f"{rank}{look}epoch {report.epoch + 1}/{report.n_epochs}"
+            number = report.candidate
+            stage = "" if number is None else f"screening {number + 1}, "
+            place = f"{rank}{stage}epoch {report.epoch + 1}/{report.n_epochs}"
             left = f", {pace.left(report)} left" if pace.seconds >= 1 else ""
             line = f"{place} {_numbers(report)} {pace.rows(report)}{left}"
             print(line, file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""Several processes that train one bank: each reads its own rows, sums are shared.
+"""Several processes (ranks) that train one bank: each reads its own rows, sums are shared.
 
-The only place that knows of ranks and of torch.distributed. A job is started by ``torchrun``; who
-is alone pays nothing.
+The only module that knows of ranks and of torch.distributed. ``torchrun`` starts a job; a process
+alone pays nothing.
 """
 
 import atexit
@@ -23,7 +23,7 @@ from protopinv.rows import Block
 
 Thing = TypeVar("Thing")
 
-# A rank that is not heard of for so long is lost. Reading a large block may take minutes.
+# A rank that is silent for so long is lost. Reading a large block may take minutes.
 PATIENCE = timedelta(minutes=10)
 
 
@@ -38,9 +38,9 @@ class Ranks:
         """For each wish whether any rank has it."""
         if self.size == 1:
             return list(wishes)
-        wanted = torch.tensor([float(wish) for wish in wishes])
-        self.add_up([wanted])
-        return [bool(number) for number in wanted.tolist()]
+        votes = torch.tensor([float(wish) for wish in wishes])
+        self.add_up([votes])
+        return [bool(number) for number in votes.tolist()]
 
     @property
     def is_first(self) -> bool:
@@ -70,27 +70,27 @@ class Ranks:
             start += tensor.numel()
 
     def gather(self, thing: Thing) -> list[Thing]:
-        """What every rank has, in their order; a few numbers or rows, no more."""
+        """The thing of every rank, in their order; for a few numbers or rows."""
         if self.size == 1:
             return [thing]
         import torch.distributed as dist
 
-        found: list[Any] = [None] * self.size
+        things: list[Any] = [None] * self.size
         with _named():
-            dist.all_gather_object(found, thing)
-        return found
+            dist.all_gather_object(things, thing)
+        return things
 
     def require_alike(self, brought: Mapping[str, Any]) -> None:
         """Raise RankError, on every rank, unless all of them bring the same rows and parameters."""
         first, *others = self.gather(brought)
-        found: dict[str, tuple[Any, dict[int, Any]]] = {}
+        differing: dict[str, tuple[Any, dict[int, Any]]] = {}
         for number, theirs in enumerate(others, start=1):
             for name, here, there in differences(first, theirs):
-                found.setdefault(name, (here, {}))[1][number] = there
-        if not found:
+                differing.setdefault(name, (here, {}))[1][number] = there
+        if not differing:
             return
-        name, (here, there) = next(iter(found.items()))
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        name, (here, there) = next(iter(differing.items()))
+        more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
         raise RankError(
             f"All ranks must train on the same rows with the same parameters. {name} is "
             f"{shortened(here)} on rank 0 and {shortened(next(iter(there.values())))} on rank "
@@ -125,12 +125,12 @@ def _fingerprint(tensor: Tensor) -> int:
 def owners(blocks: Sequence[Block], size: int) -> list[int]:
     """Which rank reads each block: the one with the fewest rows so far, the first of several."""
     rows = [0] * size
-    found = []
+    of_blocks = []
     for block in blocks:
         owner = rows.index(min(rows))
         rows[owner] += block.n_rows
-        found.append(owner)
-    return found
+        of_blocks.append(owner)
+    return of_blocks
 
 
 def expected() -> int:
@@ -217,7 +217,7 @@ def _leave() -> None:
 
 @contextmanager
 def _named() -> Any:
-    """Say in our words that another rank is gone."""
+    """Raise RankError where torch says that another rank is gone."""
     try:
         yield
     except (RuntimeError, ValueError) as error:

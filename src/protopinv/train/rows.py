@@ -40,10 +40,10 @@ class AnyRows(Protocol):
         """None if none does."""
 
     def without_held(self) -> "AnyRows":
-        """The same for a pass that need not judge what members leave out."""
+        """Rows for a pass that does not judge held-out rows."""
 
     def by_holders(self) -> "AnyRows":
-        """The same, where each row counts as the members that leave it out count it."""
+        """Rows that count as the members that hold them out count them."""
 
     def chunks(self, size: int) -> Iterator["Rows"]:
         """Pieces of at most ``size`` rows."""
@@ -98,11 +98,11 @@ class Rows:
         return [False] if self.held is None else (self.held.sum(1) > 0).tolist()
 
     def without_held(self) -> "Rows":
-        """The same for a pass that need not judge what members leave out."""
+        """Rows for a pass that does not judge held-out rows."""
         return replace(self, held=None)
 
     def by_holders(self) -> "Rows":
-        """The same, where each row counts as the members that leave it out count it."""
+        """Rows that count as the members that hold them out count them."""
         held = self.X.new_zeros(1, len(self)) if self.held is None else self.held
         return Rows(self.X, self.y, held * self.n_total, total=self.total)
 
@@ -140,8 +140,8 @@ class Rows:
             if here is None:
                 yield self.taken(piece)
             else:
-                found = here[piece]
-                yield replace(self.taken(found[found >= 0]), total=len(piece))
+                own = here[piece]
+                yield replace(self.taken(own[own >= 0]), total=len(piece))
 
     @property
     def tensors(self) -> dict[str, Tensor]:

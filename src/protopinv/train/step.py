@@ -16,8 +16,8 @@ from protopinv.objective import Objective, Outputs
 from protopinv.train.augment import Augment
 from protopinv.train.bank_pass import BankPass, Designs, SolverSettings
 from protopinv.train.config import TrainConfig
-from protopinv.train.data_pass import Buffers, data_pass, evaluate, outputs_by_chunk
-from protopinv.train.optimizer import OPTIMIZERS, Block
+from protopinv.train.data_pass import Buffers, data_pass, outputs_by_chunk, score_and_loss
+from protopinv.train.optimizer import OPTIMIZERS, ParameterGroup
 from protopinv.train.ranks import ALONE, Ranks
 from protopinv.train.rows import AnyRows, Rows, chunk_rows
 from protopinv.train.stopping import Average, put_back
@@ -67,7 +67,7 @@ class Step(ABC):
     def __init__(
         self,
         state: Any,
-        blocks: Sequence[Block],
+        groups: Sequence[ParameterGroup],
         config: TrainConfig,
         objective: Objective,
         *,
@@ -77,7 +77,7 @@ class Step(ABC):
         ranks: Ranks = ALONE,
         chunk: int | None = None,
     ) -> None:
-        first = blocks[0].tensors[0]
+        first = groups[0].tensors[0]
         self.n_members = len(first)
         self.state = state
         self.config = config
@@ -92,8 +92,8 @@ class Step(ABC):
         if config.mixup > 0 or config.input_noise > 0:
             drawing = row_generator or generator
             self.augment = Augment(config.mixup, config.input_noise, self.objective, drawing)
-        self.optimizer = OPTIMIZERS[config.optimizer](blocks, config.lr)
-        self.trained = tuple(tensor for block in blocks for tensor in block.tensors)
+        self.optimizer = OPTIMIZERS[config.optimizer](groups, config.lr)
+        self.trained = tuple(tensor for group in groups for tensor in group.tensors)
         self.failures = torch.zeros(self.n_members, 2, dtype=torch.long, device=first.device)
         self.solver = SolverSettings(config.solver, first.dtype)
         self.average = Average(self.trained, config.averaging) if config.averaging else None
@@ -203,7 +203,7 @@ class Step(ABC):
             solved = self.weights(training=same)
             # On a GPU what is solved here belongs to a graph of its own.
             self._pending = solved if same and not self.trained[0].is_cuda else None
-            return evaluate(
+            return score_and_loss(
                 rows,
                 solved.weights,
                 self.config.activation,
@@ -282,17 +282,17 @@ class BankStep(Step):
         # ridges that are not learned need no derivative, and are recorded as they are
         self._ridge = None if bool(bank.learnable_ridge.any()) else bank.ridge
         of_inputs, of_hidden, of_outputs = config.lr_ratios
-        blocks = [
-            Block([bank.inputs], config.input_decay, of_inputs),
-            Block(bank.hidden, config.hidden_decay, of_hidden),
-            Block([bank.outputs], config.output_decay, of_outputs),
-            Block([bank.raw_ridge]),
+        groups = [
+            ParameterGroup([bank.inputs], config.input_decay, of_inputs),
+            ParameterGroup(bank.hidden, config.hidden_decay, of_hidden),
+            ParameterGroup([bank.outputs], config.output_decay, of_outputs),
+            ParameterGroup([bank.raw_ridge]),
         ]
         if bank.scale is not None:
-            blocks.append(Block([bank.scale], ratio=config.scale_lr_ratio))
+            groups.append(ParameterGroup([bank.scale], ratio=config.scale_lr_ratio))
         super().__init__(
             bank,
-            blocks,
+            groups,
             config,
             objective,
             width=bank.inputs.shape[-1],

@@ -112,7 +112,7 @@ class ListedLabels(LabelCounts):
         self.listed = np.unique(listed)
 
     def fresh(self) -> "ListedLabels":
-        """The same list, before any labels."""
+        """Statistics with this list, before any labels."""
         return ListedLabels(self.listed)
 
     def objective(self, some: Sequence[NDArray[Any]] = ()) -> Classes:  # noqa: ARG002

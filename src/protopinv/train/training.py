@@ -238,7 +238,7 @@ class Screening:
         checkpoints = self._job.checkpoints
         if self._is_over:
             return
-        if checkpoints is not None and (loss := checkpoints.lost(number)) is not None:
+        if checkpoints is not None and (loss := checkpoints.loss_of_dropped(number)) is not None:
             self._losses[number] = loss
             return
         try:
@@ -249,11 +249,11 @@ class Screening:
         except TrainingError as error:
             self._errors.append(error)
             if checkpoints is not None:
-                checkpoints.look_is_over(number, math.inf)
+                checkpoints.screened(number, math.inf)
                 checkpoints.drop(number)
             return
-        # at any epoch, or calibrated: smoothed labels make for timid probabilities, which do not
-        # say that a candidate is worse
+        # the best epoch, or calibrated: label smoothing makes for timid probabilities, which does
+        # not mean that a candidate is worse
         loss = math.inf if run.choice is None else run.choice.lowest_on_host()
         if run.was_interrupted:  # a pass over all rows takes a while
             self._is_over = self._was_interrupted = True
@@ -261,7 +261,7 @@ class Screening:
             prepared = self._prepared
             loss = min(loss, calibrated(run.step, prepared.judged, prepared.validation)[1])
             if checkpoints is not None:
-                loss = checkpoints.look_is_over(number, loss)
+                loss = checkpoints.screened(number, loss)
         self._losses[number], self._runs[number] = loss, run
         self._is_over = self._is_over or run.is_stopped
 
