@@ -30,8 +30,7 @@ from protopinv.errors import (
 )
 from protopinv.export import describe, quantise
 from protopinv.export.card import card
-from protopinv.export.steps import NumberAnswer
-from protopinv.objective import Classes, Labels
+from protopinv.objective import Classes, Labels, Numbers
 
 GCC, NODE = shutil.which("gcc"), shutil.which("node")
 needs_gcc = pytest.mark.skipif(GCC is None, reason="needs gcc")
@@ -74,11 +73,11 @@ def test_the_description_does_what_the_model_does(kind: str) -> None:
     X, described = flat(kind), describe(model(kind).model_)
     share = 1e-5 if kind in STEMS else 1e-10  # stems work in float32
     close(described.outputs(X), kind, X, share)
-    if isinstance(described.answer, NumberAnswer):
-        numbers = described.answer.numbers(described.outputs(X))
+    if isinstance(described.objective, Numbers):
+        numbers = described.objective.decode(described.outputs(X))
         np.testing.assert_allclose(np.squeeze(numbers), model(kind).predict(X))
     else:
-        found = described.answer.probabilities(described.outputs(X))
+        found = model(kind).model_.probabilities(torch.from_numpy(described.outputs(X)))
         np.testing.assert_allclose(found, model(kind).predict_proba(X), atol=1e-4)
 
 
@@ -89,7 +88,7 @@ def test_a_layer_of_few_directions_is_two_factors() -> None:
     assert names[0] == "Bend"
     picked, bend, *_ = describe(model("unused").model_).steps
     assert picked.columns.tolist() == [1, 2, 3, 5, 6, 7]
-    assert bend.n_inputs == 6
+    assert len(bend.chosen) == 6
 
 
 @pytest.mark.parametrize("kind", KINDS)
