@@ -29,7 +29,7 @@ from protopinv.export.steps import (
 )
 from protopinv.export.text import c_numbers, identifier, rendered
 from protopinv.tables import Category
-from protopinv.tables.parts import Curve, Look, Part
+from protopinv.tables.parts import Curve, Filled, Flag, Look, Part, Wave, Week
 
 # Activations that math.h has.
 LIBRARY = {"tanh": "tanhf", "cos": "cosf"}
@@ -74,6 +74,7 @@ def write_c(
     values = {
         "name": name,
         "stem": stem,
+        "about": about,
         "task": description.task,
         "n": description.n_inputs,
         "k": description.n_outputs,
@@ -93,18 +94,15 @@ def write_c(
         "calls": calls,
         **_cases(description, model),
     }
-    memory = program.constant_bytes, program.static_bytes
-    about = [
-        *about,
-        f"{memory[0]} bytes of constants, {memory[1]} bytes of static buffers; no other memory but "
-        "a small stack.",
-        f"One thread at a time may call it. See {stem}.h.",
-    ]
-    files = ("model.c", "model.h", "model_test.c")
+    memory = {
+        "constant_bytes": program.constant_bytes,
+        "static_bytes": program.static_bytes,
+    }
     code, header, test = (
-        rendered("protopinv.export", file, **values, about=about) for file in files
+        rendered("protopinv.export", file, **values, **memory)
+        for file in ("model.c", "model.h", "model_test.c")
     )
-    return Source(code, header, test, *memory)
+    return Source(code, header, test, **memory)
 
 
 class _Program:
@@ -220,7 +218,7 @@ def _part(program: _Program, part: Part, x: str, there: str) -> None:
         case Look():
             n, k = part.vectors.shape
             program.call("look", x, there, vectors=part.vectors, n=n - 2, k=k)
-        case _:  # numbers alone
+        case Filled() | Flag() | Wave() | Week():  # numbers, in the order of the fields
             program.call(type(part).__name__.lower(), x, there, **vars(part))
 
 

@@ -58,16 +58,23 @@ class _Module(nn.Module):
     def __init__(self, step: Step) -> None:
         super().__init__()
         self.step = step
-        for name, value in vars(step).items():
+        tensors = {name: value for name, value in vars(step).items() if isinstance(value, Tensor)}
+        self.names = tuple(tensors)
+        for name, value in tensors.items():
             if name in TRAINABLE:
                 self.register_parameter(name, nn.Parameter(value))
-            elif isinstance(value, Tensor):
+            else:
                 self.register_buffer(name, value)
+
+    def extra_repr(self) -> str:
+        """The name of the step."""
+        return type(self.step).__name__
 
     def forward(self, X: Tensor) -> Tensor:
         """What the step makes of rows."""
-        tensors = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-        return replace(self.step, **tensors)(X)
+        if not self.names:
+            return self.step(X)
+        return replace(self.step, **{name: getattr(self, name) for name in self.names})(X)
 
 
 @dataclass(frozen=True, eq=False)

@@ -109,8 +109,8 @@ class _Graph:
         return name
 
 
-def _free(name: str, taken: frozenset[str]) -> str:
-    return _free(f"{name}_", taken) if name in taken else name
+def _free(name: str, reserved: frozenset[str]) -> str:
+    return _free(f"{name}_", reserved) if name in reserved else name
 
 
 def _step(graph: _Graph, step: Step, here: str) -> str:
@@ -198,8 +198,8 @@ def _convolve(graph: _Graph, step: Convolve, here: str) -> str:
 def _input_names(encode: Encode) -> list[str]:
     """The names of the columns; one that an answer has, too, ends in an underscore."""
     names = [column.name for column in encode.table.columns]
-    taken = ANSWERS.union(names)
-    return [_free(f"{name}_", taken) if name in ANSWERS else name for name in names]
+    reserved = ANSWERS.union(names)
+    return [_free(f"{name}_", reserved) if name in ANSWERS else name for name in names]
 
 
 def _encode(graph: _Graph, encode: Encode, names: list[str]) -> str:

@@ -8,7 +8,7 @@ and JavaScript.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from math import prod
 from typing import Self
 
@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from protopinv.features import Bent, Clip, Squash
-from protopinv.features.stem import Stage, halved
 from protopinv.network import ACTIVATIONS
 from protopinv.tables import Date, Table
 from protopinv.tables.parts import Part
@@ -180,14 +179,28 @@ class Convolve(Step):
         return (self.pool, self.pool) if self.pool else (down // 2, across // 2)
 
     def __call__(self, X: Tensor) -> Tensor:
-        """Rows of maps, flat, to rows of pooled maps, flat."""
-        channels = self.filters.shape[1]
+        """Rows of maps, flat, to rows of pooled maps, flat.
+
+        relu(-r) = relu(r) - r, and the same holds for averages: only r and relu(r) are pooled.
+        """
+        channels, size = self.filters.shape[1:3]
         if self.channels_last:
             maps = X.unflatten(1, (self.height, self.width, channels)).permute(0, 3, 1, 2)
         else:
             maps = X.unflatten(1, (channels, self.height, self.width))
-        fields = partial(functional.adaptive_avg_pool2d, output_size=self.pool)
-        return Stage(self.filters, self.floor)(maps, fields if self.pool else halved).flatten(1)
+        mean, square = (
+            functional.avg_pool2d(each.mean(1, keepdim=True), size, 1)
+            for each in (maps, maps.square())
+        )
+        contrast = ((square - mean.square()).clamp_min(0) + self.floor).rsqrt()
+        responses = functional.conv2d(maps, self.filters) * contrast
+        pooled, positive = (
+            functional.adaptive_avg_pool2d(each, self.pool)
+            if self.pool
+            else functional.avg_pool2d(each, 2)
+            for each in (responses, responses.relu())
+        )
+        return torch.cat([positive, positive - pooled], dim=1).flatten(1)
 
 
 def operations(step: Step, n_inputs: int, n_outputs: int) -> int:

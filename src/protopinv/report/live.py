@@ -46,15 +46,6 @@ class Control:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Live:
-    """The script of a page, and how many members of the ensemble it has."""
-
-    script: str
-    n_members: int
-    of_members: int
-
-
 @dataclass(frozen=True, eq=False)
 class Near:
     """(x levels) factor + bias: for each prototype a number that is largest for the nearest."""
@@ -86,11 +77,14 @@ def _of_column(column: Any) -> Control:
 
 def live(
     model: Model, moved: Sequence[Control], shown: Sequence[int], about: Sequence[str]
-) -> Live:
-    """The script of a page; ``shown`` are the prototypes that it may call near."""
-    n_members = of_members = 1 if model.bank is None else model.bank.n_members
+) -> tuple[str, int]:
+    """The script of a page, and how many members of the ensemble it runs.
+
+    ``shown`` are the prototypes that it may call near.
+    """
+    n_members = 1 if model.bank is None else model.bank.n_members
     running, script = model, write_javascript(describe(model), about)
-    if len(script) > MOST_SCRIPT and of_members > 1:
+    if len(script) > MOST_SCRIPT and n_members > 1:
         running, n_members = replace(model, network=first_network(model)), 1
         script = write_javascript(describe(running), about)
     if len(script) > MOST_SCRIPT:
@@ -107,7 +101,7 @@ def live(
     }
     steps = ",\n".join(_nearest(model, shown))
     page = f"const page = {js_value(facts)};\nconst nearestSteps = [{steps}];\n"
-    return Live(f"{script}\n{page}", n_members, of_members)
+    return f"{script}\n{page}", n_members
 
 
 def first_network(model: Model) -> Network:

@@ -1,5 +1,4 @@
-/* {{ about|map("comment")|join("\n * ") }}
- */
+{% include "about.h" %}
 #include "{{ stem }}.h"
 
 #include <math.h>

@@ -1,5 +1,4 @@
-/* {{ about|map("comment")|join("\n * ") }}
- */
+{% include "about.h" %}
 #ifndef {{ name|upper }}_H
 #define {{ name|upper }}_H
 
