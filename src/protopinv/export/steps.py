@@ -1,9 +1,10 @@
 """The steps that a network takes a row through: one executable description for every format.
 
 A step is called with rows and works in the precision of its tensors. In float64 exports are
-compared with that, in float32 it shows what rounding costs, and as a torch module it learns. A new
-step is a class here, a case in ``c.py`` and in ``onnx.py``, and functions in the templates of C
-and JavaScript.
+compared with that, in float32 it shows what rounding costs, and as a torch module it learns.
+
+A new step is a class here, a case in ``c.py`` and in ``onnx.py``, and a function in
+``assets/functions.c`` and in ``assets/model.mjs``; a new part of a table needs all but the class.
 """
 
 from abc import ABC, abstractmethod
