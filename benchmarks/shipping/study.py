@@ -153,10 +153,9 @@ def _c(model: Any, X: NDArray[Any], place: Path) -> NDArray[Any]:
 
 def _answers(model: Any, outputs: NDArray[Any]) -> NDArray[Any]:
     """Probabilities or numbers, from outputs."""
-    answer = describe(model.model_).answer
     if isinstance(model.objective_, Numbers):
-        return np.asarray(answer.numbers(outputs))  # type: ignore[union-attr]
-    return np.asarray(answer.probabilities(outputs))  # type: ignore[union-attr]
+        return np.asarray(model.objective_.decode(outputs)).reshape(len(outputs), -1)
+    return np.asarray(model.model_.probabilities(torch.from_numpy(outputs)))
 
 
 def _javascript(model: Any, X: NDArray[Any], place: Path) -> NDArray[Any]:

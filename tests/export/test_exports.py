@@ -4,11 +4,14 @@ import ctypes
 import html
 import json
 import pickle
+import re
 import shutil
 import subprocess
 import warnings
 from copy import deepcopy
+from importlib import resources
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import onnx
@@ -30,8 +33,9 @@ from protopinv.errors import (
 )
 from protopinv.export import describe, quantise
 from protopinv.export.card import card
-from protopinv.export.steps import NumberAnswer
-from protopinv.objective import Classes, Labels
+from protopinv.export.steps import CURVES, Step
+from protopinv.objective import Classes, Labels, Numbers
+from protopinv.tables.parts import Part
 
 GCC, NODE = shutil.which("gcc"), shutil.which("node")
 needs_gcc = pytest.mark.skipif(GCC is None, reason="needs gcc")
@@ -74,11 +78,11 @@ def test_the_description_does_what_the_model_does(kind: str) -> None:
     X, described = flat(kind), describe(model(kind).model_)
     share = 1e-5 if kind in STEMS else 1e-10  # stems work in float32
     close(described.outputs(X), kind, X, share)
-    if isinstance(described.answer, NumberAnswer):
-        numbers = described.answer.numbers(described.outputs(X))
+    if isinstance(described.objective, Numbers):
+        numbers = described.objective.decode(described.outputs(X))
         np.testing.assert_allclose(np.squeeze(numbers), model(kind).predict(X))
     else:
-        found = described.answer.probabilities(described.outputs(X))
+        found = model(kind).model_.probabilities(torch.from_numpy(described.outputs(X)))
         np.testing.assert_allclose(found, model(kind).predict_proba(X), atol=1e-4)
 
 
@@ -89,7 +93,22 @@ def test_a_layer_of_few_directions_is_two_factors() -> None:
     assert names[0] == "Bend"
     picked, bend, *_ = describe(model("unused").model_).steps
     assert picked.columns.tolist() == [1, 2, 3, 5, 6, 7]
-    assert bend.n_inputs == 6
+    assert len(bend.chosen) == 6
+
+
+def test_every_step_and_every_part_has_a_function_in_c_and_in_javascript() -> None:
+    assets = resources.files("protopinv.export") / "assets"
+    kinds = [kind for kind in Step.__subclasses__() if kind.__module__ == Step.__module__]
+    names = {kind.__name__.lower() for kind in (*kinds, *get_args(Part))}
+    assert {"affine", "look"} < names
+    script = (assets / "model.mjs").read_text()
+    for name in names:
+        assert re.search(rf"(^  {name}: \(|^steps.{name} = )", script, flags=re.MULTILINE), name
+    functions = re.findall(
+        r"^static void (\w+)\(", (assets / "functions.c").read_text(), re.MULTILINE
+    )
+    # the columns of a frame are calls of their parts, and each curve is a function of its own
+    assert (names - {"encode", "bend"}) | set(CURVES) <= set(functions)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,6 +12,7 @@ import onnx
 import onnxruntime
 import pandas as pd
 import pytest
+import torch
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.errors import UnreadableWarning
@@ -103,7 +104,7 @@ def answers(model: Any, X: pd.DataFrame) -> np.ndarray:
 
 def test_the_parts_of_a_table_are_what_the_table_does(model: Any) -> None:
     codes, encode = model_rows(model, others()), describe(model.model_).encode
-    features = encode(codes - encode.origins)
+    features = encode(torch.from_numpy(codes - encode.origins))
     np.testing.assert_allclose(features, model.table_.features(codes), atol=1e-9)
 
 

@@ -18,7 +18,7 @@ from sklearn.datasets import load_digits
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, evaluate, load
 from protopinv.errors import ConfigError, OutputError
-from protopinv.export.text import js_floats
+from protopinv.export.text import js_array
 from protopinv.model_file import made_up
 from protopinv.network import mean_network
 from protopinv.report import live as live_room
@@ -346,7 +346,7 @@ def test_shorter_numbers_have_five_digits() -> None:
         -5, 5, 0.01
     )
     packed = np.frombuffer(
-        base64.b64decode(js_floats(numbers, shorter=True).split('"')[1]), np.uint8
+        base64.b64decode(js_array(numbers, shorter=True).split('"')[1]), np.uint8
     ).reshape(-1, 3)
     read = np.pad(packed, ((0, 0), (1, 0))).view("<f4").ravel()
     np.testing.assert_allclose(read, numbers, rtol=2**-16)

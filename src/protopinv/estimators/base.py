@@ -206,13 +206,13 @@ class ProtoPINV(Parameters):
         number. Raises ExportError for a network that these do not have: another activation than
         relu, tanh, sigmoid and identity, a stem, compressed tails.
         """
-        from protopinv.export.exporting import to_sklearn
+        from protopinv.export.objects import to_sklearn
 
         return to_sklearn(self._model())
 
     def to_torch(self) -> nn.Module:
         """A torch module in float32 from rows to outputs; these are logits for classes."""
-        from protopinv.export.exporting import to_torch
+        from protopinv.export.objects import to_torch
 
         return to_torch(self._model())
 

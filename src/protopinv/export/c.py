@@ -1,300 +1,309 @@
-"""C99 in float32: one file and a header, nothing but math.h, no memory but static buffers."""
+"""C99 in float32 or int8: one file, its header, and a program of stored cases.
 
+It needs nothing but math.h, and has no memory but static buffers. A step or a part of a table is a
+call of a function in ``assets/functions.c``; those that are called go into the file.
+"""
+
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protopinv.errors import ExportError
-from protopinv.export import c_tables
-from protopinv.export.c_source import (
-    Constants,
-    Source,
-    answer_bytes,
-    answers,
-    header_text,
-    mask_of,
-    preamble,
-    test_program,
-)
 from protopinv.export.description import Description
-from protopinv.export.encode import Encode
+from protopinv.export.quantise import Quantised
 from protopinv.export.steps import (
     Activate,
     Affine,
     Bend,
     Convolve,
+    Encode,
     Pick,
     Shift,
     Step,
 )
-from protopinv.export.text import c_numbers
+from protopinv.export.text import c_numbers, identifier, rendered
+from protopinv.tables import Category
+from protopinv.tables.parts import Curve, Filled, Flag, Look, Part, Wave, Week
 
-# Functions of the file, each written only if a step calls it.
-FUNCTIONS = {
-    "pick": """\
-static void pick(const float *x, float *y, const unsigned char *used, int n)
-{
-    for (int i = 0; i < n; i++) {
-        if (used[i / 8] >> i % 8 & 1) {
-            *y++ = x[i];
-        }
-    }
-}
-""",
-    "shift": """\
-static void shift(const float *x, float *y, const float *centre, int n)
-{
-    for (int i = 0; i < n; i++) {
-        y[i] = x[i] - centre[i];
-    }
-}
-""",
-    "squash": """\
-static void squash(const float *x, float *y, int n, const int *column, const float *centre,
-                   const float *width, int chosen)
-{
-    for (int i = 0; i < n; i++) {
-        y[i] = x[i];
-    }
-    for (int i = 0; i < chosen; i++) {
-        y[column[i]] = asinhf((x[column[i]] - centre[i]) / width[i]);
-    }
-}
-""",
-    "clip": """\
-static void clip(const float *x, float *y, int n, const int *column, const float *centre,
-                 const float *width, int chosen)
-{
-    for (int i = 0; i < n; i++) {
-        y[i] = x[i];
-    }
-    for (int i = 0; i < chosen; i++) {
-        float z = (x[column[i]] - centre[i]) / width[i];
-        z = z > 1e6f ? 1e6f : (z < -1e6f ? -1e6f : z);
-        y[column[i]] = z / sqrtf(1.0f + (z / 3.0f) * (z / 3.0f));
-    }
-}
-""",
-    "affine": """\
-static void affine(const float *x, float *y, const float *w, const float *b, int blocks, int n,
-                   int m)
-{
-    for (int k = 0; k < blocks; k++, x += n, y += m, w += n * m) {
-        for (int j = 0; j < m; j++) {
-            y[j] = b != 0 ? b[k * m + j] : 0.0f;
-        }
-        for (int i = 0; i < n; i++) {
-            const float value = x[i], *row = w + i * m;
-            for (int j = 0; j < m; j++) {
-                y[j] += value * row[j];
-            }
-        }
-    }
-}
-""",
-    "relu": "static float relu(float z)\n{\n    return z > 0.0f ? z : 0.0f;\n}\n",
-    "silu": "static float silu(float z)\n{\n    return z / (1.0f + expf(-z));\n}\n",
-    "gelu": """\
-static float gelu(float z)
-{
-    return 0.5f * z * (1.0f + erff(z * 0.70710678118654752f));
-}
-""",
-    "sigmoid": "static float sigmoid(float z)\n{\n    return 1.0f / (1.0f + expf(-z));\n}\n",
-    "activate": """\
-static void activate(float *x, int n, float (*function)(float))
-{
-    for (int i = 0; i < n; i++) {
-        x[i] = function(x[i]);
-    }
-}
-""",
-    "convolve": """\
-/* Filters at every place, divided by the contrast there; means over fields of what is positive and
- * of what is negative. Strides say how maps lie in x. */
-static void convolve(const float *x, float *y, float *contrast, const float *w, float smallest,
-                     int filters, int channels, int size, int height, int width, int step_c,
-                     int step_h, int step_w, const int *rows, int n_rows, const int *columns,
-                     int n_columns)
-{
-    const int down = height - size + 1, across = width - size + 1;
-    for (int i = 0; i < down; i++) {
-        for (int j = 0; j < across; j++) {
-            float sum = 0.0f, squares = 0.0f;
-            for (int c = 0; c < channels; c++) {
-                for (int a = 0; a < size; a++) {
-                    for (int b = 0; b < size; b++) {
-                        const float v = x[c * step_c + (i + a) * step_h + (j + b) * step_w];
-                        sum += v;
-                        squares += v * v;
-                    }
-                }
-            }
-            const float n = (float)(channels * size * size), mean = sum / n;
-            const float variance = squares / n - mean * mean;
-            contrast[i * across + j] = 1.0f / sqrtf((variance > 0.0f ? variance : 0.0f) + smallest);
-        }
-    }
-    const int fields = n_rows * n_columns;
-    for (int f = 0; f < filters; f++, w += channels * size * size) {
-        for (int r = 0; r < n_rows; r++) {
-            for (int q = 0; q < n_columns; q++) {
-                float above = 0.0f, below = 0.0f;
-                for (int i = rows[2 * r]; i < rows[2 * r + 1]; i++) {
-                    for (int j = columns[2 * q]; j < columns[2 * q + 1]; j++) {
-                        const float *k = w;
-                        float z = 0.0f;
-                        for (int c = 0; c < channels; c++) {
-                            for (int a = 0; a < size; a++) {
-                                for (int b = 0; b < size; b++) {
-                                    z += *k++ * x[c * step_c + (i + a) * step_h + (j + b) * step_w];
-                                }
-                            }
-                        }
-                        z *= contrast[i * across + j];
-                        above += z > 0.0f ? z : 0.0f;
-                        below += z < 0.0f ? -z : 0.0f;
-                    }
-                }
-                const float n = (float)((rows[2 * r + 1] - rows[2 * r])
-                                        * (columns[2 * q + 1] - columns[2 * q]));
-                y[f * fields + r * n_columns + q] = above / n;
-                y[(filters + f) * fields + r * n_columns + q] = below / n;
-            }
-        }
-    }
-}
-""",
-}
 # Activations that math.h has.
 LIBRARY = {"tanh": "tanhf", "cos": "cosf"}
+TYPES = {
+    "float64": "float",
+    "float32": "float",
+    "int64": "int",
+    "int32": "int32_t",
+    "int8": "int8_t",
+    "uint8": "unsigned char",
+}
+# Rows of the stored cases, and by how much of the largest output they may be off in float32.
+CASES, TOLERANCE = 8, 2e-4
+# Names of so many columns are listed.
+MOST_NAMES = 200
 
 
-def write_c(description: Description, name: str, stem: str, about: Sequence[str]) -> Source:
-    """The network as C99 in float32.
+@dataclass(frozen=True)
+class Source:
+    """The texts of three files, and the flash and the memory they take beside the code."""
 
-    ``name`` is the prefix of all that it exports, ``stem`` the name of its files without an ending.
-    """
-    writer = _Writer(description)
-    body = writer.body()
-    writer.constants.size += answer_bytes(description)
-    known = {**c_tables.FUNCTIONS, **FUNCTIONS}
-    helpers = [known[function] for function in known if function in writer.used]
-    values = ""
-    if description.encode is not None:
-        values, size = c_tables.names_of_values(description.encode, name)
-        writer.constants.size += size
-    code = [
-        *preamble(about, stem, writer.constants.size, writer.static_bytes),
-        f'#include "{stem}.h"\n\n#include <math.h>\n\n',
-        *writer.constants.texts,
-        *writer.buffers,
-        "\n",
-        *(helper + "\n" for helper in helpers),
-        f"void {name}_outputs(const float *x, float *outputs)\n{{\n{body}}}\n",
-        *answers(description, name),
-        values,
-    ]
-    cases = description.examples[:8].astype(np.float32)
-    expected = description.outputs(cases)
-    allowed = 2e-4 * np.abs(expected).max(axis=0, initial=0.0)
-    test = test_program(name, stem, cases, expected, allowed)
-    memory = writer.constants.size, writer.static_bytes
-    header = header_text(description, name, stem, about, memory)
-    return Source("".join(code), header, test, *memory)
+    code: str
+    header: str
+    test: str
+    constant_bytes: int
+    static_bytes: int
 
 
-class _Writer:
-    """Constants, buffers and calls of every step."""
+def write_c(
+    description: Description, stem: str, about: Sequence[str], model: Quantised | None = None
+) -> Source:
+    """The network in float32, or as it was quantised; ``stem`` is the name of its files."""
+    name, program, encode = identifier(stem), _Program(), description.encode
+    if model is None:
+        _float32(program, description)
+    else:
+        _int8(program, model, description.n_inputs)
+    if description.bounds is not None:
+        program.constant("low", description.bounds[0])
+        program.constant("high", description.bounds[1])
+    calls = "\n".join(program.calls)
+    values = {
+        "name": name,
+        "stem": stem,
+        "about": about,
+        "task": description.task,
+        "n": description.n_inputs,
+        "k": description.n_outputs,
+        "is_int8": model is not None,
+        "n_scales": 0 if model is None else len(model.output_scale),
+        "is_frame": encode is not None,
+        "is_bounded": description.bounds is not None,
+        "labels": program.strings("classes", description.labels or []),
+        "categories": {
+            number: program.strings(f"the categories of {column.name!r}", column.values)
+            for number, column in enumerate([] if encode is None else encode.table.columns)
+            if isinstance(column, Category)
+        },
+        "columns": _columns(description, name),
+        "arrays": "\n".join(program.texts),
+        "functions": "\n\n".join(_called(calls)),
+        "calls": calls,
+        **_cases(description, model),
+    }
+    memory = {
+        "constant_bytes": program.constant_bytes,
+        "static_bytes": program.static_bytes,
+    }
+    code, header, test = (
+        rendered("protopinv.export", file, **values, **memory)
+        for file in ("model.c", "model.h", "model_test.c")
+    )
+    return Source(code, header, test, **memory)
 
-    def __init__(self, description: Description) -> None:
-        self.steps = description.steps
-        self.constants = Constants()
-        self.used: set[str] = set()
-        self.buffers: list[str] = []
-        self.static_bytes = 0
 
-    def body(self) -> str:
-        """The calls, from the row to the outputs, between two buffers that take turns."""
-        sizes = [0, 0]
-        calls, here, turn = [], "x", 0
-        for number, step in enumerate(self.steps):
-            if isinstance(step, Activate):
-                calls.append(self._activation(step, here))
-                continue
-            last = all(isinstance(later, Activate) for later in self.steps[number + 1 :])
-            there = "outputs" if last else f"buffer_{turn}"
-            if not last:
-                sizes[turn] = max(sizes[turn], step.n_outputs)
-                turn = 1 - turn
-            calls.append(self._call(step, number, here, there))
-            here = there
-        for number, size in enumerate(sizes):
-            if size:
-                self._buffer(f"buffer_{number}", size)
-        return "".join(f"    {call}\n" for call in calls if call)
+class _Program:
+    """Constants, static buffers and calls of a C file, and the bytes they take."""
 
-    def _buffer(self, name: str, size: int) -> None:
-        self.buffers.append(f"static float {name}[{size}];\n")
-        self.static_bytes += 4 * size
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.calls: list[str] = []
+        self.constant_bytes = self.static_bytes = 0
 
-    def _activation(self, step: Activate, here: str) -> str:
-        if step.name == "identity":
-            return ""
-        self.used.add("activate")
-        function = LIBRARY.get(step.name, step.name)
-        if function == step.name:
-            self.used.add(function)
-        return f"activate({here}, {step.n_inputs}, {function});"
+    def constant(self, name: str, numbers: NDArray[Any]) -> str:
+        """Add an array of constants; gives its name."""
+        kind = TYPES[str(numbers.dtype)]
+        body = c_numbers(numbers)
+        self.texts.append(f"static const {kind} {name}[{numbers.size}] = {{\n{body}\n}};")
+        self.constant_bytes += numbers.size * min(4, numbers.itemsize)
+        return name
 
-    def _call(self, step: Step, number: int, here: str, there: str) -> str:
-        add = self.constants.add
-        if isinstance(step, Encode):
-            return "\n    ".join(c_tables.encode_calls(step, there, self.constants, self.used))
-        if isinstance(step, Pick):
-            self.used.add("pick")
-            mask = add(f"used_{number}", mask_of(step), "unsigned char")
-            return f"pick({here}, {there}, {mask}, {step.n_inputs});"
-        if isinstance(step, Shift):
-            self.used.add("shift")
-            centre = add(f"centre_{number}", step.centre, "float")
-            return f"shift({here}, {there}, {centre}, {step.n_inputs});"
-        if isinstance(step, Bend):
-            self.used.add(step.kind)
-            column = add(f"column_{number}", step.columns, "int")
-            centre = add(f"centre_{number}", step.centre, "float")
-            width = add(f"width_{number}", step.width, "float")
-            chosen = len(step.columns)
-            return (
-                f"{step.kind}({here}, {there}, {step.n_inputs}, {column}, {centre}, {width}, "
-                f"{chosen});"
+    def buffer(self, name: str, size: int, kind: str = "float") -> str:
+        """Add a static buffer unless it is empty; gives its name."""
+        if size:
+            self.texts.append(f"static {kind} {name}[{size}];")
+            self.static_bytes += size * (4 if kind == "float" else 1)
+        return name
+
+    def strings(self, what: str, values: Sequence[Any]) -> list[str]:
+        """Names as strings, each with a pointer of 32 bits; ExportError where C would cut one."""
+        texts = [str(value) for value in values]
+        if any("\0" in text for text in texts):
+            raise ExportError(
+                f"Names of {what} end in C where they have a zero byte. One of this model has one. "
+                "Export to another format, or rename it."
             )
-        if isinstance(step, Affine):
-            self.used.add("affine")
-            weights = add(f"weights_{number}", step.weights, "float")
-            bias = add(f"bias_{number}", step.bias, "float") if step.has_bias else "0"
-            blocks, n, m = step.weights.shape
-            return f"affine({here}, {there}, {weights}, {bias}, {blocks}, {n}, {m});"
-        if isinstance(step, Convolve):
-            return self._convolution(step, number, here, there)
-        raise ExportError(
-            f"C can hold the steps it knows. {type(step).__name__} is none of them. Export to "
-            "another format."
-        )
+        self.constant_bytes += sum(len(text.encode()) + 1 + 4 for text in texts)
+        return texts
 
-    def _convolution(self, step: Convolve, number: int, here: str, there: str) -> str:
-        self.used.add("convolve")
-        add = self.constants.add
-        filters = add(f"filters_{number}", step.filters, "float")
-        rows = add(f"rows_{number}", np.array(step.rows), "int")
-        columns = add(f"columns_{number}", np.array(step.columns), "int")
-        down, across = step.inner
-        self._buffer(f"contrast_{number}", down * across)
-        c, h, w = step.channels, step.height, step.width
-        strides = (1, w * c, c) if step.channels_last else (h * w, w, 1)
-        floor = c_numbers(np.array([step.floor])).strip()
-        numbers = ", ".join(map(str, (len(step.filters), c, step.size, h, w, *strides)))
-        return (
-            f"convolve({here}, {there}, contrast_{number}, {filters}, {floor}, {numbers}, "
-            f"{rows}, {len(step.rows)}, {columns}, {len(step.columns)});"
-        )
+    def call(self, function: str, /, *places: str, **values: Any) -> None:
+        """Add a call: places, then arrays as constants, numbers and names as they are."""
+        number = len(self.calls)
+        arguments = list(places)
+        for name, value in values.items():
+            if value is None:
+                arguments.append("0")
+            elif isinstance(value, str):
+                arguments.append(value)
+            elif np.ndim(value):
+                arguments.append(self.constant(f"{name}_{number}", np.asarray(value)))
+            else:
+                arguments.append(c_numbers(np.asarray(value)).strip())
+        self.calls.append(f"    {function}({', '.join(arguments)});")
+
+
+def _float32(program: _Program, description: Description) -> None:
+    """Calls from the row to the outputs, between two buffers that take turns."""
+    *_, last = description.steps
+    here, widths = "x", [0, 0]
+    for step, (n, m) in zip(description.steps, pairwise(description.sizes), strict=True):
+        if isinstance(step, Activate):
+            function = LIBRARY.get(step.name, step.name)
+            program.call("activate", here, n=n, function=function)
+            continue
+        turn = int(here == "buffer_0")
+        there = "outputs" if step is last else f"buffer_{turn}"
+        _step(program, step, n, here, there)
+        if step is not last:
+            widths[turn] = max(widths[turn], m)
+        here = there
+    for number, width in enumerate(widths):
+        program.buffer(f"buffer_{number}", width)
+
+
+def _step(program: _Program, step: Step, n: int, here: str, there: str) -> None:
+    match step:
+        case Encode():
+            at = 0
+            for column, part in step.parts:
+                _part(program, part, f"x[{column}]", f"{there} + {at}")
+                at += part.n_outputs
+        case Pick():
+            program.call("pick", here, there, used=_mask(step.columns, n), n=n)
+        case Shift():
+            program.call("shift", here, there, centre=step.centre, n=n)
+        case Bend():
+            (columns,) = step.chosen.nonzero(as_tuple=True)
+            centre, width = step.centre[columns], step.width[columns]
+            bent = {"column": columns, "centre": centre, "width": width, "chosen": len(columns)}
+            program.call(step.kind, here, there, n=n, **bent)
+        case Affine():
+            blocks, n_in, n_out = step.weight.shape
+            weights = {"weight": step.weight, "bias": step.bias if step.has_bias else None}
+            program.call("affine", here, there, **weights, blocks=blocks, n=n_in, m=n_out)
+        case Convolve():
+            filters, channels, size, _ = step.filters.shape
+            down, across = step.inner
+            contrast = program.buffer(f"contrast_{len(program.calls)}", down * across)
+            shape = {"filters": filters, "channels": channels, "size": size}
+            sides = {"height": step.height, "width": step.width}
+            layout = {"channels_last": int(step.channels_last), "pool": step.pool}
+            weights = {"weight": step.filters, "smallest": step.floor}
+            program.call("convolve", here, there, contrast, **weights, **shape, **sides, **layout)
+        case _:
+            raise ExportError(
+                f"C can hold the steps it knows. {type(step).__name__} is none of them. Export to "
+                "another format."
+            )
+
+
+def _part(program: _Program, part: Part, x: str, there: str) -> None:
+    match part:
+        case Curve():
+            arrays = {"levels": part.levels, "averages": part.averages}
+            program.call("curve", x, there, **arrays, n=len(part.levels), k=part.n_outputs)
+        case Look():
+            n, k = part.vectors.shape
+            program.call("look", x, there, vectors=part.vectors, n=n - 2, k=k)
+        case Filled() | Flag() | Wave() | Week():  # numbers, in the order of the fields
+            program.call(type(part).__name__.lower(), x, there, **vars(part))
+
+
+def _mask(columns: Any, n: int) -> NDArray[np.uint8]:
+    """A bit for each feature, the first one lowest."""
+    return np.packbits(np.isin(np.arange(n), columns), bitorder="little")
+
+
+def _int8(program: _Program, model: Quantised, n: int) -> None:
+    """Calls from the row to the outputs as whole numbers."""
+    entry = model.entry
+    each = bool(np.ptp(entry.middle) or np.ptp(entry.factor))
+    some = slice(None) if each else slice(1)
+    program.call(
+        "enter",
+        *("x", "buffer_0"),
+        used=None if len(entry.columns) == n else _mask(entry.columns, n),
+        middle=entry.middle[some],
+        factor=entry.factor[some],
+        each=int(each),
+        n=n,
+    )
+    if len(entry.bent):
+        places = {"place": entry.columns[entry.bent], "bent": entry.bent}
+        scale = {"centre": entry.centre, "width": entry.width, "starts": entry.starts}
+        program.call("enter_bent", "x", "buffer_0", **places, **scale, n=len(entry.bent))
+    widths = [len(entry.columns)]
+    for number, layer in enumerate(model.layers):
+        here, there = f"buffer_{number % 2}", f"buffer_{(number + 1) % 2}"
+        blocks, n_in, n_out = layer.weights.shape
+        numbers = {
+            "weight": layer.weights.swapaxes(1, 2),  # inputs of a unit next to each other
+            "bias": layer.bias,
+            "multiplier": layer.multiplier,
+            "shift": layer.shift.astype(np.uint8),
+        }
+        if layer.is_last:
+            program.call("last_layer", here, "outputs", **numbers, n=n_in, m=n_out)
+            continue
+        shape = {"blocks": blocks, "n": n_in, "m": n_out}
+        ends = {"zero": layer.zero, "lowest": layer.lowest, "table": layer.table}
+        program.call("layer", here, there, **numbers, **shape, **ends)
+        widths.append(blocks * n_out)
+    for number in (0, 1):
+        program.buffer(f"buffer_{number}", max(widths[number::2], default=0), "int8_t")
+    program.constant("scale", model.output_scale)
+
+
+def _called(calls: str) -> list[str]:
+    """The functions that are called, and those that they call, in the order of the library."""
+    library = resources.files("protopinv.export") / "assets/functions.c"
+    text, called = calls, list[str]()
+    for function in reversed(library.read_text(encoding="ascii").strip().split("\n\n")):
+        (name,) = re.findall(r"^static .*?(\w+)\(", function, flags=re.MULTILINE)
+        if re.search(rf"\b{name}\(|, {name}\)", text):
+            text += function
+            called.insert(0, function)
+    return called
+
+
+def _columns(description: Description, name: str) -> list[tuple[str, str]]:
+    """The name of every column, and what to pass for it; nothing if they are too many."""
+    encode, names = description.encode, description.feature_names or ()
+    if encode is None:
+        return [(column, "") for column in names] if len(names) <= MOST_NAMES else []
+    columns = []
+    for number, (column, origin) in enumerate(
+        zip(encode.table.columns, encode.origins.tolist(), strict=True)
+    ):
+        kind = {
+            "number": "a number",
+            "category": f'a category: {name}_code({number}, "...")',
+            "date": f"a date: days since {np.datetime64(int(origin), 'D')}",
+        }[column.kind]
+        columns.append((column.name, f": {kind}"))
+    return columns
+
+
+def _cases(description: Description, model: Quantised | None) -> dict[str, Any]:
+    """Rows, their outputs, and by how much these may be off."""
+    rows = description.examples[:CASES].astype(np.float32)
+    n_cases = len(rows)
+    if not n_cases:  # an array of C is not empty
+        rows = np.zeros((1, description.n_inputs), dtype=np.float32)
+    expected = description.outputs(rows) if model is None else model.outputs(rows)
+    tolerance = 0.0 if model is not None else TOLERANCE
+    allowed = tolerance * np.abs(expected[:n_cases]).max(axis=0, initial=0.0)
+    return {"n_cases": n_cases, "cases": rows, "expected": expected, "allowed": allowed}

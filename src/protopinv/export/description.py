@@ -1,8 +1,8 @@
-"""One description of a trained network, from which every export is written."""
+"""The description of a trained network, from which every export is written."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
 from typing import Any
 
@@ -11,28 +11,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from protopinv.export.encode import Encode
 from protopinv.export.steps import (
     Activate,
     Affine,
-    Answer,
     Bend,
-    ClassAnswer,
     Convolve,
-    LabelAnswer,
-    NumberAnswer,
+    Encode,
     Pick,
-    Rows,
     Shift,
     Step,
-    Windows,
+    operations,
 )
 from protopinv.features import Bent, Squash, Stem
 from protopinv.model import Model
 from protopinv.model_file import made_up
 from protopinv.model_file.packing import thin_factors
-from protopinv.objective import Classes, Numbers, Objective
+from protopinv.objective import Numbers, Objective
 from protopinv.tables import Table
+
+Rows = NDArray[np.float64]
 
 # A feature whose mean is so many standard deviations from zero has it taken off first: float32 has
 # not enough digits for both.
@@ -41,6 +38,8 @@ FAR_FROM_ZERO = 8.0
 # if they are more than a few.
 UNUSED = 1e-12
 MANY = 0.98
+# Rows that go through all steps at once.
+PIECE_ROWS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,18 +50,53 @@ class Description:
     """
 
     steps: tuple[Step, ...]
-    answer: Answer
+    objective: Objective
+    task: str
+    activation: str
     feature_names: tuple[str, ...] | None
-    facts: Mapping[str, Any]
+    n_inputs: int
     examples: Rows
     deviations: Rows
     table: Table | None
 
     @property
     def encode(self) -> Encode | None:
-        """What makes numbers of the columns of a frame, if rows come as such."""
+        """The step that encodes the columns of a frame, if rows come as such."""
         first = self.steps[0]
         return first if isinstance(first, Encode) else None
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """How many numbers a row has: before the first step, and after each."""
+        rows, sizes = torch.zeros(1, self.n_inputs, dtype=torch.float64), [self.n_inputs]
+        for step in self.steps:
+            rows = step(rows)
+            sizes.append(rows.shape[1])
+        return tuple(sizes)
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs of a row: one for each class, label or target."""
+        return self.objective.n_outputs
+
+    @property
+    def labels(self) -> list[Any] | None:
+        """The classes in the order of the outputs; None for labels and numbers."""
+        labels = getattr(self.objective, "labels", None)
+        return None if labels is None else list(labels.tolist())
+
+    @property
+    def bounds(self) -> Rows | None:
+        """The lowest and the highest prediction of each target; None where there are no bounds."""
+        if not isinstance(self.objective, Numbers) or self.objective.low is None:
+            return None
+        return np.array([self.objective.low, self.objective.high], dtype=np.float64)
+
+    @property
+    def operations(self) -> int:
+        """Additions and multiplications for one row."""
+        sizes = pairwise(self.sizes)
+        return sum(operations(step, *size) for step, size in zip(self.steps, sizes, strict=True))
 
     def rows(self, codes: Any) -> Rows:
         """Rows as the first step takes them, from those that ``Model.outputs`` takes."""
@@ -71,29 +105,15 @@ class Description:
             return rows
         return self.table.features(rows) if self.encode is None else rows - self.encode.origins
 
-    @property
-    def n_inputs(self) -> int:
-        """Features of a row."""
-        return self.steps[0].n_inputs
-
-    @property
-    def operations(self) -> int:
-        """Arithmetic for one row."""
-        return sum(step.operations for step in self.steps)
-
-    @cached_property
-    def labels(self) -> list[str]:
-        """Names of the outputs, as text."""
-        if isinstance(self.answer, ClassAnswer):
-            return [str(label) for label in self.answer.labels.tolist()]
-        return [str(number) for number in range(self.answer.n_outputs)]
-
-    def outputs(self, X: NDArray[Any]) -> Rows:
-        """What the network answers, in float64."""
-        rows: Rows = np.asarray(X, dtype=np.float64)
-        for step in self.steps:
-            rows = step(rows)
-        return rows
+    def outputs(self, X: NDArray[Any], dtype: torch.dtype = torch.float64) -> Rows:
+        """Outputs of the network in arithmetic of this precision."""
+        steps = [step.to(dtype) for step in self.steps]
+        rows = torch.tensor(np.asarray(X, dtype=np.float64)).to(dtype)
+        with torch.no_grad():
+            pieces = [
+                reduce(lambda Z, step: step(Z), steps, piece) for piece in rows.split(PIECE_ROWS)
+            ]
+        return np.asarray(torch.cat(pieces).double().numpy())
 
 
 def describe(model: Model, examples: Any = None) -> Description:
@@ -102,138 +122,106 @@ def describe(model: Model, examples: Any = None) -> Description:
     ``examples`` are rows as ``Model.outputs`` takes them; without any they are made up.
     """
     codes: Rows = np.asarray(made_up(model) if examples is None else examples, dtype=np.float64)
-    mean, scale = (_array(part) for part in (model.features.mean, model.features.scale))
+    mean, scale = _float64(model.features.mean), _float64(model.features.scale)
     first, *others = (_affine(W) for W in model.network.weights)
-    used = np.arange(first.n_inputs)
+    used = torch.arange(first.weight.shape[1])
     if not isinstance(model.front, Stem):
         used = _used(first, model, scale, codes)
     mean, scale = mean[used], scale[used]
-    first = replace(first, weights=first.weights[:, used])
-    layers = _layers(first, others, model.network.activation, mean, scale)
-    read = [] if model.table is None or model.table.is_plain else [Encode(model.table)]
-    steps = [*read, *_front(model, used), *layers]
-    for one, next_one in pairwise(steps):
-        if one.n_outputs != next_one.n_inputs:
-            raise AssertionError("steps must follow each other")
+    first = replace(first, weight=first.weight[:, used])
+    activation = model.network.activation
+    steps = (*front_steps(model, used), *_layers(first, others, activation, mean, scale))
+    names = model.feature_names
+    if model.table is not None:
+        names = tuple(column.name for column in model.table.columns)
     return Description(
-        tuple(steps),
-        _answer(model.objective),
-        _names(model),
-        {"task": model.task, "activation": model.network.activation},
-        codes - (0 if not read else read[0].origins),
-        1 / scale,
+        steps,
+        model.objective,
+        model.task,
+        activation,
+        None if names is None else tuple(names),
+        model.n_features,
+        codes - (steps[0].origins if isinstance(steps[0], Encode) else 0),
+        1 / scale.numpy(),
         model.table,
     )
 
 
-def _names(model: Model) -> tuple[str, ...] | None:
-    if model.table is not None:
-        return tuple(column.name for column in model.table.columns)
-    return None if model.feature_names is None else tuple(model.feature_names)
-
-
-def _answer(objective: Objective) -> Answer:
-    if isinstance(objective, Classes):
-        return ClassAnswer(objective.labels)
-    if isinstance(objective, Numbers):
-        low, high = (
-            None if bound is None else np.array(bound, dtype=np.float64)
-            for bound in (objective.low, objective.high)
-        )
-        return NumberAnswer(objective.n_outputs, low, high)
-    return LabelAnswer(objective.n_outputs)
-
-
-def _used(first: Affine, model: Model, scale: Rows, codes: Rows) -> NDArray[np.int64]:
+def _used(first: Affine, model: Model, scale: Tensor, codes: Rows) -> Tensor:
     """Features with weights; all of them if only few have none.
 
     A weight counts by how far its feature is known to vary: by its scale, or in the examples.
     """
     spread = 1 / scale
     if len(codes) and model.front is None:
-        rows = codes if model.table is None else model.table.features(codes)
-        spread = np.maximum(spread, np.abs(rows - rows.mean(axis=0)).max(axis=0))
-    size = np.abs(first.weights[0]).max(axis=1) * spread
-    used = np.flatnonzero(size > UNUSED * size.max())
-    return used if 0 < len(used) < MANY * len(size) else np.arange(len(size))
+        rows = torch.tensor(codes if model.table is None else model.table.features(codes))
+        spread = torch.maximum(spread, (rows - rows.mean(0)).abs().amax(0))
+    size = first.weight[0].abs().amax(1) * spread
+    (used,) = (size > UNUSED * size.max()).nonzero(as_tuple=True)
+    return used if 0 < len(used) < MANY * len(size) else torch.arange(len(size))
 
 
-def front_steps(model: Model) -> tuple[Step, ...]:
-    """What stands before the network and its scaling, for all features."""
-    return tuple(_front(model, np.arange(model.n_inputs)))
-
-
-def _front(model: Model, used: NDArray[np.int64]) -> Iterator[Step]:
+def front_steps(model: Model, used: Tensor | None = None) -> Iterator[Step]:
+    """The steps before the network and its scaling, for the features that are used, or for all."""
     front = model.front
+    if model.table is not None and not model.table.is_plain:
+        yield Encode(model.table)
     if isinstance(front, Stem):
         yield from _stages(front)
         return
+    used = torch.arange(model.n_inputs) if used is None else used
     if len(used) < model.n_inputs:
-        yield Pick(used, model.n_inputs)
-    if isinstance(front, Bent):
-        columns = np.flatnonzero(front.chosen.numpy()[used])
+        yield Pick(used)
+    if isinstance(front, Bent) and bool((chosen := front.chosen[used]).any()):
         kind = "squash" if isinstance(front, Squash) else "clip"
-        centre, width = (_array(part)[used][columns] for part in (front.centre, front.width))
-        if len(columns):
-            yield Bend(kind, columns, centre, width, len(used))
+        centre = torch.where(chosen, front.centre[used], 0.0)
+        yield Bend(kind, chosen, _float64(centre), _float64(front.width[used]))
 
 
 def _stages(stem: Stem) -> Iterator[Convolve]:
     height, width, _ = stem.image_shape
-    for number, stage in enumerate(stem.stages):
-        size = stage.filters.shape[-1]
-        inner = height - size + 1, width - size + 1
-        last = number == len(stem.stages) - 1
-        rows, columns = (_fields(side, stem.pool) if last else _pairs(side) for side in inner)
-        filters, floor = _array(stage.filters), float(stage.floor)
-        yield Convolve(filters, floor, height, width, rows, columns, channels_last=number == 0)
-        height, width = len(rows), len(columns)
-
-
-def _pairs(side: int) -> Windows:
-    """Two next to each other; an odd one at the end is left out."""
-    return tuple((2 * number, 2 * number + 2) for number in range(side // 2))
-
-
-def _fields(side: int, pool: int) -> Windows:
-    """So many fields on a side, which overlap where they do not come out even."""
-    return tuple((n * side // pool, -(-(n + 1) * side // pool)) for n in range(pool))
+    for number, stage in enumerate(stem.stages, start=1):
+        pool = stem.pool if number == len(stem.stages) else 0
+        step = Convolve(
+            _float64(stage.filters), _float64(stage.floor), height, width, number == 1, pool
+        )
+        yield step
+        height, width = step.pooled
 
 
 def _layers(
-    first: Affine, others: Sequence[Affine], activation: str, mean: Rows, scale: Rows
+    first: Affine, others: Sequence[Affine], activation: str, mean: Tensor, scale: Tensor
 ) -> Iterator[Step]:
     """Layers with the activation between them; the first may be two factors."""
-    if bool((np.abs(mean) * scale > FAR_FROM_ZERO).any()):
-        centre = mean.astype(np.float32).astype(np.float64)
+    if bool((mean.abs() * scale > FAR_FROM_ZERO).any()):
+        centre = mean.float().double()
         yield Shift(centre)
-        first = replace(first, bias=first.bias + centre @ first.weights[0])
-    yield from smallest(first, scale)
-    before = first
+        first = replace(first, bias=first.bias + centre @ first.weight[0])
+    yield from _smallest(first, scale)
     for layer in others:
-        yield Activate(activation, before.n_outputs)
+        if activation != "identity":
+            yield Activate(activation)
         yield layer
-        before = layer
 
 
 def _affine(W: Tensor) -> Affine:
-    weights = _array(W if W.ndim == 3 else W[None])
-    return Affine(weights[:, 1:], weights[:, 0].reshape(-1))
+    blocks = _float64(W if W.ndim == 3 else W[None])
+    return Affine(blocks[:, 1:], blocks[:, 0].reshape(-1))
 
 
-def smallest(layer: Affine, scale: Rows) -> Sequence[Affine]:
+def _smallest(layer: Affine, scale: Tensor) -> Sequence[Affine]:
     """The layer itself, or two factors of it if these are fewer numbers.
 
     Rows of the matrix are compared in the scale of their features.
     """
-    (W,) = layer.weights
-    factors = thin_factors(torch.from_numpy(W / scale[:, None])) if W.any() else None
+    (W,) = layer.weight
+    factors = thin_factors(W / scale[:, None]) if W.any() else None
     if factors is None:
         return [layer]
-    left, right = (factor.numpy() for factor in factors)
-    first = Affine((scale[:, None] * left)[None], np.zeros(left.shape[1]))
-    return [first, replace(layer, weights=right[None])]
+    left, right = factors
+    first = Affine((scale[:, None] * left)[None], left.new_zeros(left.shape[1]))
+    return [first, replace(layer, weight=right[None])]
 
 
-def _array(tensor: Tensor) -> Rows:
-    return tensor.detach().cpu().double().numpy()
+def _float64(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().double()

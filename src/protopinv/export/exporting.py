@@ -1,32 +1,75 @@
-"""A model in a foreign format, and how that changes its predictions."""
+"""A model to a file in the format that its ending names, and how that changes its predictions."""
 
 import math
+import re
 import warnings
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from sklearn.neural_network import MLPClassifier, MLPRegressor
-from sklearn.preprocessing import LabelBinarizer
-from torch import nn
 
 from protopinv import __version__, model_file
-from protopinv import export as formats
-from protopinv.errors import ConfigError, DataError, ExportError, ExportWarning
-from protopinv.export.writing import Exported, Outputs
+from protopinv.errors import ConfigError, DataError, ExportError, ExportWarning, OutputError
+from protopinv.export.c import write_c
+from protopinv.export.description import Description, Rows, describe
+from protopinv.export.javascript import write_javascript
+from protopinv.export.onnx import write_onnx
+from protopinv.export.quantise import quantise
+from protopinv.files import replacing, require_ending, require_file
 from protopinv.model import Model
-from protopinv.network import dense, inputs_of, outputs_of
-from protopinv.objective import Classes, Labels, Numbers
-from protopinv.tables import Table
+from protopinv.objective import Classes, Numbers
 
+# What endings stand for, and the types of number each can have; model files have their own.
+FORMATS = {
+    ".onnx": ("ONNX", ("float32",)),
+    ".c": ("C99", ("float32", "int8")),
+    ".mjs": ("JavaScript", ("float32",)),
+    ".js": ("JavaScript", ("float32",)),
+}
 # Made-up rows for the ranges of int8.
 CALIBRATION_ROWS = 1_000
-# Numbers of a matrix that blocks may become: those they stand for may be many times as many.
-MOST_DENSE = 2**26
-# Activations under the names of scikit-learn.
-ACTIVATIONS = {"relu": "relu", "tanh": "tanh", "identity": "identity", "sigmoid": "logistic"}
+# Names that the header of an export must not have: with a search path they would be taken for C's.
+HEADERS = frozenset(
+    (
+        *("assert", "complex", "ctype", "errno", "fenv", "float", "inttypes", "iso646", "limits"),
+        *("locale", "math", "setjmp", "signal", "stdarg", "stdbool", "stddef", "stdint", "stdio"),
+        *("stdlib", "string", "tgmath", "time", "wchar", "wctype"),
+    )
+)
+# How the files begin that are written beside one of C, without being named.
+OURS = (b"/* Written by protopinv ", b"/* Stored cases: cc ")
+FILE_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
+
+Outputs = Callable[[NDArray[Any]], Rows]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and what it takes to run.
+
+    ``constant_bytes`` and ``static_bytes`` are the flash and the memory of a C file beside its
+    code; ``operations`` are additions and multiplications for one row. ``change`` says how
+    predictions differ from those of the model, where rows were given or a type of number is coarse.
+    """
+
+    files: tuple[Path, ...]
+    format: str
+    dtype: str
+    operations: int
+    constant_bytes: int | None = None
+    static_bytes: int | None = None
+    change: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def file_bytes(self) -> int:
+        """Of the first file, which is the model."""
+        return self.files[0].stat().st_size
 
 
 def export(
@@ -46,35 +89,29 @@ def export(
             f"Calibration is for int8 in C. Got it for {path.suffix} in {dtype}. Leave it out."
         )
     truth = _targets(model, X, y)
-    description = formats.describe(model, shown)
+    description = describe(model, shown)
     if path.suffix == ".safetensors":
         model_file.save(model, path, bank=False, dtype=dtype, examples=examples)
         exported = Exported((path,), "safetensors", dtype, description.operations)
-        outputs: Outputs = formats.describe(model_file.load(path)).outputs
+        outputs: Outputs = describe(model_file.load(path)).outputs
     else:
         is_made_up = calibration is None and dtype == "int8"
         seen = model_file.made_up(model, CALIBRATION_ROWS).numpy() if is_made_up else calibration
         rows = None if seen is None else description.rows(seen)
-        exported, outputs = formats.write(
-            description, path, dtype=dtype, rows=rows, version=__version__
-        )
+        exported, outputs = _write(description, path, dtype, rows)
         if is_made_up:
-            _warn_of_made_up_rows()
+            warnings.warn(
+                ExportWarning(
+                    "Ranges of int8 should come from rows like those to predict. None were passed, "
+                    "and made-up rows took their place. Give training rows: calibration=rows."
+                ),
+                stacklevel=3,
+            )
     compared = shown if X is None else X
     if compared.shape[0] == 0 or (X is None and dtype in ("float32", "float64")):
         return exported
     after = outputs(description.rows(compared))
     return replace(exported, change=_change(model, compared, after, truth))
-
-
-def _warn_of_made_up_rows() -> None:
-    warnings.warn(
-        ExportWarning(
-            "Ranges of int8 should come from rows like those to predict. None were passed, and "
-            "made-up rows took their place. Give training rows: calibration=rows."
-        ),
-        stacklevel=4,
-    )
 
 
 def _targets(model: Model, X: Any, y: Any) -> NDArray[Any] | None:
@@ -94,113 +131,138 @@ def _targets(model: Model, X: Any, y: Any) -> NDArray[Any] | None:
     return truth.reshape(shape)
 
 
+def _write(
+    description: Description, path: Path, dtype: str, rows: Rows | None
+) -> tuple[Exported, Outputs]:
+    """Write a file; gives what it is, and what it will answer to rows."""
+    require_ending(path, "an export")
+    kind, dtypes = FORMATS[path.suffix]
+    if dtype not in dtypes:
+        raise ExportError(
+            f"{kind} is written in {' or '.join(dtypes)}. Got dtype={dtype!r}. Choose one of these."
+        )
+    _require_float32(description, kind)
+    require_file(path)
+    about = [
+        f"Written by protopinv {__version__}.",
+        f"A network for {description.task}: {description.n_inputs} inputs, {description.n_outputs} "
+        f"{'outputs' if description.labels is None else 'classes'}, in {dtype}.",
+        f"{description.operations} operations for a row.",
+    ]
+    outputs: Outputs = partial(description.outputs, dtype=torch.float32)
+    exported = Exported((path,), kind, dtype, description.operations)
+    if kind == "C99":
+        return _write_c(description, exported, rows, about)
+    if kind == "JavaScript":
+        _save({path: write_javascript(description, about).encode("ascii")})
+    else:
+        _save({path: write_onnx(description, __version__)})
+    return exported, outputs
+
+
+def _write_c(
+    description: Description, exported: Exported, rows: Rows | None, about: list[str]
+) -> tuple[Exported, Outputs]:
+    (path,) = exported.files
+    _require_c_name(path)
+    header, test = path.with_suffix(".h"), path.with_name(f"{path.stem}_test.c")
+    for beside in (header, test):
+        _require_ours(beside, path)
+    quantised = None
+    outputs: Outputs = partial(description.outputs, dtype=torch.float32)
+    if exported.dtype == "int8":
+        if description.encode is not None:
+            raise ExportError(
+                "C in int8 takes rows of numbers. This model takes a frame, of which it makes "
+                f"{description.sizes[1]} numbers. Use dtype='float32'."
+            )
+        quantised = quantise(description, description.examples if rows is None else rows)
+        outputs = quantised.outputs
+    source = write_c(description, path.stem, about, quantised)
+    texts = {path: source.code, header: source.header, test: source.test}
+    _save({place: text.encode("ascii") for place, text in texts.items()})
+    written = replace(
+        exported,
+        files=tuple(texts),
+        constant_bytes=source.constant_bytes,
+        static_bytes=source.static_bytes,
+    )
+    return written, outputs
+
+
+def _save(contents: Mapping[Path, bytes]) -> None:
+    """Write all files, or none of them."""
+    with ExitStack() as all_or_none:
+        for path, content in contents.items():
+            all_or_none.enter_context(replacing(path)).write_bytes(content)
+
+
+def _require_c_name(path: Path) -> None:
+    """Raise ExportError for a name that compilers could trip over."""
+    if not FILE_NAME.fullmatch(path.stem):
+        raise ExportError(
+            f"Files of C are called by letters, digits, '_', '-' and '.'. Got {path.name!r}. "
+            "Rename it."
+        )
+    if path.stem in HEADERS:
+        raise ExportError(
+            f"The header of an export must not hide one of C's own. {path.stem}.h is one. Rename "
+            "it."
+        )
+
+
+def _require_ours(beside: Path, path: Path) -> None:
+    """Raise OutputError if a file that nobody named would be replaced, unless it is an export."""
+    require_file(beside)
+    if not beside.exists():
+        return
+    with beside.open("rb") as file:
+        start = file.read(max(map(len, OURS)))
+    if not start.startswith(OURS):
+        raise OutputError(
+            f"An export in C writes {beside.name} beside {path.name}, over an earlier export only. "
+            f"{beside} is a file of another program. Rename it, or export under another name."
+        )
+
+
+def _require_float32(description: Description, kind: str) -> None:
+    """Raise ExportError unless every number of steps and parts is one in float32 too."""
+    encode = description.encode
+    parts = [] if encode is None else [part for _, part in encode.parts]
+    for part in (*parts, *description.steps):
+        for name, value in vars(part).items():
+            numbers = np.asarray(value)
+            if numbers.dtype.kind != "f":
+                continue
+            with np.errstate(over="ignore"):
+                rounded = numbers.astype(np.float32)
+            if not np.isfinite(rounded).all() or (numbers.any() and not rounded.any()):
+                raise ExportError(
+                    f"{kind} holds numbers of float32. {name.capitalize()} of this model are up to "
+                    f"{np.abs(numbers).max():.3g}, which is none. Scale the features or the target."
+                )
+
+
 def _change(
     model: Model, X: Any, after: NDArray[np.float64], truth: NDArray[Any] | None
 ) -> dict[str, float]:
     """How predictions move, and what that costs where the truth is known."""
-    before, objective = model.outputs(X).numpy(), model.objective
-    found: dict[str, float] = {"rows": X.shape[0]}
-    if isinstance(objective, Numbers):
-        old, new = (objective.decode(each).reshape(len(after), -1) for each in (before, after))
-        spread = np.maximum(old.std(axis=0), np.finfo(np.float64).tiny)
-        found["largest_difference"] = float(np.abs(new - old).max())
-        # of the target that it hurts most
-        found["difference_by_spread"] = float((np.sqrt(((new - old) ** 2).mean(0)) / spread).max())
+    objective, outputs = model.objective, (model.outputs(X).numpy(), after)
+    change: dict[str, float] = {"rows": X.shape[0]}
+    if not isinstance(objective, Numbers):
+        old, new = (objective.decode(each) for each in outputs)
+        change["same_labels"] = float((old == new).mean())
         if truth is not None:
-            scatter = ((truth - truth.mean(0)) ** 2).sum(0)
-            for name, numbers in (("r2_before", old), ("r2_after", new)):
-                found[name] = float((1 - ((numbers - truth) ** 2).sum(0) / scatter).mean())
-        return found
-    answers = [objective.decode(outputs) for outputs in (before, after)]
-    found["same_labels"] = float((answers[0] == answers[1]).mean())
+            change["accuracy_before"] = float((old == truth).mean())
+            change["accuracy_after"] = float((new == truth).mean())
+        return change
+    old, new = (objective.decode(each).reshape(len(after), -1) for each in outputs)
+    spread = np.maximum(old.std(axis=0), np.finfo(np.float64).tiny)
+    change["largest_difference"] = float(np.abs(new - old).max())
+    # of the target that it hurts most
+    change["difference_by_spread"] = float((np.sqrt(((new - old) ** 2).mean(0)) / spread).max())
     if truth is not None:
-        for name, labels in zip(("accuracy_before", "accuracy_after"), answers, strict=True):
-            found[name] = float((labels == truth).mean())
-    return found
-
-
-def to_torch(model: Model) -> nn.Module:
-    """A module from rows to outputs."""
-    description = formats.describe(model)
-    if description.encode is not None:
-        raise ExportError(
-            "A torch module takes numbers. This model takes a frame, of which it makes "
-            f"{description.encode.n_outputs} numbers. Train on numbers of your own making."
-        )
-    return formats.to_torch(description)
-
-
-def to_sklearn(model: Model) -> Any:
-    """An MLPClassifier or MLPRegressor with the weights of the network."""
-    if model.table is not None and not model.table.is_plain:
-        raise ExportError(
-            "scikit-learn's networks take numbers. This model takes a frame, of which it makes "
-            f"{model.table.n_features} numbers. Train on numbers of your own making."
-        )
-    if model.front is not None:
-        raise ExportError(
-            "scikit-learn's networks have layers only. This model has a "
-            f"{type(model.front).__name__.lower()} before them. Export to ONNX, or train with "
-            "scaling='feature' and stem=None."
-        )
-    if model.network.activation not in ACTIVATIONS:
-        raise ExportError(
-            f"scikit-learn's networks have {', '.join(ACTIVATIONS)}. This model has the activation "
-            f"{model.network.activation!r}. Train with activation='relu', or export to ONNX."
-        )
-    sizes = [inputs_of(W) * outputs_of(W) for W in model.network.weights]
-    if max(sizes) > MOST_DENSE:
-        raise ExportError(
-            "scikit-learn's networks have whole matrices. The blocks of this mean of banks would "
-            f"become one of {max(sizes):,} numbers, more than {MOST_DENSE:,}. Export to ONNX."
-        )
-    layers = [dense(W).numpy() for W in model.network.weights]
-    if model.table is not None:
-        layers[0] = _for_all_columns(layers[0], model.table)
-    widths = [W.shape[1] for W in layers[:-1]]
-    shape: dict[str, Any] = {
-        "hidden_layer_sizes": widths,
-        "activation": ACTIVATIONS[model.network.activation],
-    }
-    objective = model.objective
-    network: Any
-    if isinstance(objective, Numbers):
-        network = MLPRegressor(**shape)
-        network.out_activation_ = "identity"
-    else:
-        network = MLPClassifier(**shape)
-        binarizer = LabelBinarizer()
-        if isinstance(objective, Labels):
-            binarizer.fit(np.eye(objective.n_outputs, dtype=int))
-            binarizer.sparse_input_ = False
-        else:
-            binarizer.fit(model.classes)
-        network._label_binarizer = binarizer
-        network.classes_ = binarizer.classes_
-        single = isinstance(objective, Classes) and objective.n_outputs == 2
-        if single:
-            layers[-1] = layers[-1][:, 1:] - layers[-1][:, :1]
-        many = isinstance(objective, Classes) and not single
-        network.out_activation_ = "softmax" if many else "logistic"
-    network.coefs_ = [W[1:].copy() for W in layers]
-    network.intercepts_ = [W[0].copy() for W in layers]
-    network.n_layers_ = len(layers) + 1
-    network.n_outputs_ = layers[-1].shape[1]
-    network.n_features_in_ = model.n_columns
-    if model.feature_names is not None:
-        network.feature_names_in_ = np.array(model.feature_names, dtype=object)
-    network.n_iter_ = model.history.n_epochs
-    network.loss_curve_ = list(model.history.loss)
-    network.loss_ = network.loss_curve_[-1] if network.loss_curve_ else np.nan
-    network.best_loss_ = network.loss_
-    network.t_, network._no_improvement_count = 0, 0  # for partial_fit
-    network.validation_scores_ = network.best_validation_score_ = None
-    return network
-
-
-def _for_all_columns(W: NDArray[np.float64], table: Table) -> NDArray[np.float64]:
-    """Weights for the columns of a frame, zero for those that were left out."""
-    whole = np.zeros((1 + len(table.names), W.shape[1]))
-    used = [table.names.index(column.name) + 1 for column in table.columns]
-    whole[[0, *used]] = W
-    return whole
+        scatter = ((truth - truth.mean(0)) ** 2).sum(0)
+        for name, numbers in (("r2_before", old), ("r2_after", new)):
+            change[name] = float((1 - ((numbers - truth) ** 2).sum(0) / scatter).mean())
+    return change

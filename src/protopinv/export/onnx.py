@@ -1,247 +1,299 @@
-"""ONNX: plain tensors in and out, named as scikit-learn's converters name them."""
+"""ONNX: plain tensors in and out, named as scikit-learn's converters name them.
 
-from collections.abc import Mapping, Sequence
+Rows of numbers are one input, columns of a frame an input each.
+"""
+
+import json
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from torch.nn.functional import adaptive_avg_pool1d, avg_pool1d
 
 from protopinv.errors import ExportError
 from protopinv.export.description import Description
-from protopinv.export.onnx_tables import encode_columns, input_names
 from protopinv.export.steps import (
     Activate,
     Affine,
     Bend,
-    ClassAnswer,
     Convolve,
-    LabelAnswer,
-    NumberAnswer,
+    Encode,
     Pick,
     Shift,
     Step,
-    pooling,
 )
+from protopinv.objective import Classes, Labels
 from protopinv.optional import require
-from protopinv.tables import Column
+from protopinv.tables import Category, Column, Date
+from protopinv.tables.parts import DAYS_A_WEEK, Curve, Filled, Flag, Look, Part, Wave, Week
+from protopinv.words import GAPS
 
 # The oldest operator set that has all we use; runtimes since 2020 read it.
 OPSET = 13
 ML_OPSET = 2
 IR_VERSION = 8
-PLAIN = {"relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid", "cos": "Cos"}
+# What a graph answers with, and what is no name; a column that is called so gets another.
+ANSWERS = frozenset(("label", "probabilities", "variable", ""))
 
 
-def write_onnx(description: Description, metadata: Mapping[str, str], producer: str) -> Any:
+def write_onnx(description: Description, producer: str) -> bytes:
     """The model as ONNX's message, checked."""
     onnx: Any = require("onnx", extra="export", why="Writing ONNX")
-    graph, encode = _Graph(onnx), description.encode
-    helper, kinds = onnx.helper, onnx.TensorProto
+    helper, kinds, encode = onnx.helper, onnx.TensorProto, description.encode
+    names = ["X"] if encode is None else _input_names(encode)
+    graph = _Graph(onnx, frozenset(names))
+    here, steps, opsets = "X", description.steps, [helper.make_opsetid("", OPSET)]
     inputs = [helper.make_tensor_value_info("X", kinds.FLOAT, ["N", description.n_inputs])]
-    here, steps = "X", description.steps
     if encode is not None:
-        names = input_names(encode)
+        types = {"category": kinds.STRING, "date": kinds.DOUBLE, "number": kinds.FLOAT}
         inputs = [
-            helper.make_tensor_value_info(name, _input_type(column, kinds), ["N", 1])
+            helper.make_tensor_value_info(name, types[column.kind], ["N", 1])
             for name, column in zip(names, encode.table.columns, strict=True)
         ]
-        graph.reserved.update(names)
-        here, steps = encode_columns(graph, encode), steps[1:]
-    for step in steps:
-        here = graph.step(step, here)
-    outputs = graph.answer(description, here)
-    whole = helper.make_graph(graph.nodes, "protopinv", inputs, outputs, graph.constants)
-    opsets = [helper.make_opsetid("", OPSET)]
-    if encode is not None:
+        here, steps = _encode(graph, encode, names), steps[1:]
         opsets.append(helper.make_opsetid("ai.onnx.ml", ML_OPSET))
+    for step in steps:
+        here = _step(graph, step, here)
+    outputs = _answer(graph, description, here)
+    network = helper.make_graph(graph.nodes, "protopinv", inputs, outputs, graph.constants)
     model = helper.make_model(
-        whole,
+        network,
         opset_imports=opsets,
         ir_version=IR_VERSION,
         producer_name="protopinv",
         producer_version=producer,
     )
-    for key, value in metadata.items():
-        entry = model.metadata_props.add()
-        entry.key, entry.value = key, value
+    helper.set_model_props(model, _metadata(description))
     onnx.checker.check_model(model, full_check=True)
-    return model
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _metadata(description: Description) -> dict[str, str]:
+    """What the file says of itself, as JSON."""
+    facts = {"task": description.task, "activation": description.activation}
+    if description.feature_names is not None:
+        facts["feature_names"] = json.dumps(description.feature_names)
+    if description.labels is not None:
+        facts["classes"] = json.dumps(description.labels)
+    return {**facts, "opset": str(OPSET)}
 
 
 class _Graph:
-    """Nodes and constants, each under a name of its own."""
+    """Nodes and constants, each under a name that no input has.
 
-    def __init__(self, onnx: Any) -> None:
-        self.onnx = onnx
+    An operator is a method: it adds a node and gives the name of its output. Inputs that are no
+    names are constants, numbers in float32.
+    """
+
+    def __init__(self, onnx: Any, reserved: frozenset[str]) -> None:
+        self.onnx, self.reserved = onnx, reserved
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
-        self.reserved: set[str] = set()
 
-    def node(self, operator: str, *inputs: str, output: str | None = None, **options: Any) -> str:
-        """One more; gives the name of what it answers."""
-        name = output or self._free(f"{operator.lower()}_{len(self.nodes)}")
-        made = self.onnx.helper.make_node(
-            operator, list(inputs), [name], name=f"{name}_node", **options
-        )
-        self.nodes.append(made)
+    def __getattr__(self, operator: str) -> Any:
+        return partial(self._node, operator)
+
+    def _node(self, operator: str, *inputs: Any, output: str | None = None, **options: Any) -> str:
+        name = output or _free(f"{operator.lower()}_{len(self.nodes)}", self.reserved)
+        places = [each if isinstance(each, str) else self.constant(each) for each in inputs]
+        node = self.onnx.helper.make_node(operator, places, [name], name=f"{name}_node", **options)
+        self.nodes.append(node)
         return name
 
-    def _free(self, name: str) -> str:
-        """A name that no column of a table has."""
-        return self._free(f"{name}_") if name in self.reserved else name
-
-    def constant(self, value: Any, dtype: Any = np.float32) -> str:
-        """A tensor of the file."""
-        name = self._free(f"constant_{len(self.constants)}")
-        array = np.asarray(value, dtype=dtype)
-        self.constants.append(self.onnx.numpy_helper.from_array(array, name))
+    def constant(self, value: Any, dtype: Any = None) -> str:
+        """Add a tensor of the file; gives its name."""
+        name, array = _free(f"constant_{len(self.constants)}", self.reserved), np.asarray(value)
+        kind = dtype or {"f": np.float32, "i": np.int64}.get(array.dtype.kind, array.dtype)
+        self.constants.append(self.onnx.numpy_helper.from_array(array.astype(kind), name))
         return name
 
-    def step(self, step: Step, here: str) -> str:
-        """What a step makes of the tensor called ``here``."""
-        if isinstance(step, Pick):
-            return self.node("Gather", here, self.constant(step.columns, np.int64), axis=1)
-        if isinstance(step, Shift):
-            return self.node("Sub", here, self.constant(step.centre))
-        if isinstance(step, Bend):
-            return self._bend(step, here)
-        if isinstance(step, Affine):
-            return self._affine(step, here)
-        if isinstance(step, Activate):
-            return self._activate(step, here)
-        if isinstance(step, Convolve):
-            return self._convolve(step, here)
+
+def _free(name: str, reserved: frozenset[str]) -> str:
+    return _free(f"{name}_", reserved) if name in reserved else name
+
+
+def _step(graph: _Graph, step: Step, here: str) -> str:
+    """What a step makes of the tensor called ``here``."""
+    match step:
+        case Pick():
+            return str(graph.Gather(here, step.columns, axis=1))
+        case Shift():
+            return str(graph.Sub(here, step.centre))
+        case Bend():
+            z = graph.Div(graph.Sub(here, step.centre), step.width)
+            return str(graph.Where(step.chosen, _curve(graph, step.kind, z), here))
+        case Affine():
+            return _affine(graph, step, here)
+        case Activate():
+            return _activate(graph, step.name, here)
+        case Convolve():
+            return _convolve(graph, step, here)
+    raise ExportError(
+        f"ONNX can hold the steps it knows. {type(step).__name__} is none of them. Export to "
+        "another format."
+    )
+
+
+def _curve(graph: _Graph, kind: str, z: str) -> str:
+    if kind == "squash":
+        return str(graph.Asinh(z))
+    z = graph.Clip(z, -1e6, 1e6)
+    third = graph.Div(z, 3.0)
+    return str(graph.Div(z, graph.Sqrt(graph.Add(graph.Mul(third, third), 1.0))))
+
+
+def _affine(graph: _Graph, step: Affine, here: str) -> str:
+    blocks, n_in, n_out = step.weight.shape
+    if blocks == 1:
+        return str(graph.Gemm(here, step.weight[0], *[step.bias] * step.has_bias))
+    parts = graph.Transpose(graph.Reshape(here, [-1, blocks, n_in]), perm=[1, 0, 2])
+    parts = graph.Transpose(graph.MatMul(parts, step.weight), perm=[1, 0, 2])
+    return str(graph.Add(graph.Reshape(parts, [-1, blocks * n_out]), step.bias))
+
+
+def _activate(graph: _Graph, name: str, z: str) -> str:
+    match name:
+        case "relu" | "tanh" | "sigmoid" | "cos":
+            return str(getattr(graph, name.capitalize())(z))
+        case "silu":
+            return str(graph.Mul(z, graph.Sigmoid(z)))
+        case "gelu":
+            part = graph.Erf(graph.Mul(z, np.sqrt(0.5)))
+            return str(graph.Mul(graph.Mul(z, graph.Add(part, 1.0)), 0.5))
+    raise ExportError(
+        f"ONNX can hold the activations it knows. {name!r} is none of them. Export to another "
+        "format."
+    )
+
+
+def _convolve(graph: _Graph, step: Convolve, here: str) -> str:
+    filters, channels, size, _ = step.filters.shape
+    if step.channels_last:
+        maps = graph.Reshape(here, [-1, step.height, step.width, channels])
+        maps = graph.Transpose(maps, perm=[0, 3, 1, 2])
+    else:
+        maps = graph.Reshape(here, [-1, channels, step.height, step.width])
+    answers = graph.Conv(maps, step.filters, kernel_shape=[size, size])
+    average = np.full((1, channels, size, size), 1 / (channels * size * size))
+    mean, square = (
+        graph.Conv(each, average, kernel_shape=[size, size])
+        for each in (maps, graph.Mul(maps, maps))
+    )
+    variance = graph.Max(graph.Sub(square, graph.Mul(mean, mean)), 0.0)
+    answers = graph.Div(answers, graph.Sqrt(graph.Add(variance, step.floor)))
+    # averages over fields as products from both sides
+    eyes = [torch.eye(side, dtype=torch.float64) for side in step.inner]
+    down, across = (
+        adaptive_avg_pool1d(eye, step.pool) if step.pool else avg_pool1d(eye, 2) for eye in eyes
+    )
+    mean, positive = (
+        graph.MatMul(graph.MatMul(down.T, each), across) for each in (answers, graph.Relu(answers))
+    )
+    both = graph.Concat(positive, graph.Sub(positive, mean), axis=1)
+    rows, columns = step.pooled
+    return str(graph.Reshape(both, [-1, 2 * filters * rows * columns]))
+
+
+def _input_names(encode: Encode) -> list[str]:
+    """The names of the columns; one that an answer has, too, ends in an underscore."""
+    names = [column.name for column in encode.table.columns]
+    reserved = ANSWERS.union(names)
+    return [_free(f"{name}_", reserved) if name in ANSWERS else name for name in names]
+
+
+def _encode(graph: _Graph, encode: Encode, names: list[str]) -> str:
+    """All parts side by side, from an input for each column."""
+    columns = zip(encode.table.columns, names, encode.origins.tolist(), strict=True)
+    codes = [_code(graph, *column) for column in columns]
+    parts = [_part(graph, part, codes[column]) for column, part in encode.parts]
+    return str(graph.Concat(*parts, axis=1))
+
+
+def _code(graph: _Graph, column: Column, name: str, origin: float) -> str:
+    """Numbers as they are, days since the origin, or places of categories."""
+    if isinstance(column, Date):
+        since = graph.Sub(name, graph.constant(origin, np.float64))
+        return str(graph.Cast(since, to=graph.onnx.TensorProto.FLOAT))
+    if not isinstance(column, Category):
+        return name
+    n, forms = len(column.values), (str.lower, str.upper, str.capitalize)
+    words = sorted({"NaN", *(form(word) for word in GAPS for form in forms)})
+    places = dict.fromkeys(words, n + 1)
+    places |= {value: place for place, value in enumerate(column.values)}
+    encoded = graph.LabelEncoder(
+        name,
+        domain="ai.onnx.ml",
+        keys_strings=list(places),
+        values_int64s=list(places.values()),
+        default_int64=n,
+    )
+    return str(encoded)
+
+
+def _part(graph: _Graph, part: Part, here: str) -> str:
+    """What a part makes of a column."""
+    if isinstance(part, Look):
+        return str(graph.Reshape(graph.Gather(part.vectors, here, axis=0), [-1, part.n_outputs]))
+    gap = graph.IsNaN(here)
+    if isinstance(part, Flag):
+        return str(graph.Cast(gap, to=graph.onnx.TensorProto.FLOAT))
+    x = graph.Where(gap, [[part.middle]], here)
+    match part:
+        case Filled(centre=0.0, unit=1.0):
+            return str(x)
+        case Filled():
+            return str(graph.Div(graph.Sub(x, part.centre), part.unit))
+        case Curve():
+            # straight between levels: what every stretch adds, as far as it is passed
+            lengths = np.diff(part.levels)
+            slopes = np.diff(part.averages[:-1], axis=0) / lengths[:, None]
+            passed = graph.Max(graph.Sub(x, part.levels[None, :-1]), [[0.0]])
+            passed = graph.MatMul(graph.Min(passed, lengths[None]), slopes)
+            return str(graph.Where(gap, part.averages[-1:], graph.Add(passed, part.averages[:1])))
+        case Wave():
+            turns = graph.Add(graph.Div(x, part.period), part.phase)
+            angle = graph.Mul(graph.Sub(turns, graph.Floor(turns)), 2 * np.pi)
+            return str(graph.Concat(graph.Sin(angle), graph.Cos(angle), axis=1))
+        case Week():
+            day, week = graph.Add(graph.Floor(x), float(part.first)), float(DAYS_A_WEEK)
+            day = graph.Sub(day, graph.Mul(graph.Floor(graph.Div(day, week)), week))
+            place = graph.Cast(day, to=graph.onnx.TensorProto.INT64)
+            one = graph.Gather(np.eye(DAYS_A_WEEK), place, axis=0)
+            return str(graph.Reshape(one, [-1, DAYS_A_WEEK]))
+
+
+def _answer(graph: _Graph, description: Description, here: str) -> list[Any]:
+    """The outputs of the graph."""
+    kinds, info = graph.onnx.TensorProto, graph.onnx.helper.make_tensor_value_info
+    k, objective = description.n_outputs, description.objective
+    if not isinstance(objective, Classes | Labels):
+        if description.bounds is not None:
+            low, high = description.bounds
+            here = graph.Min(graph.Max(here, low), high)
+        graph.Identity(here, output="variable")
+        return [info("variable", kinds.FLOAT, ["N", k])]
+    if isinstance(objective, Labels):
+        graph.Sigmoid(here, output="probabilities")
+        graph.Cast(graph.Greater(here, 0.0), output="label", to=kinds.INT64)
+        label = info("label", kinds.INT64, ["N", k])
+    else:
+        graph.Softmax(here, output="probabilities", axis=1)
+        labels = graph.constant(*_labels(objective))
+        best = graph.ArgMax(here, axis=1, keepdims=0)
+        graph.Gather(labels, best, output="label", axis=0)
+        label = info("label", graph.constants[-1].data_type, ["N"])
+    return [label, info("probabilities", kinds.FLOAT, ["N", k])]
+
+
+def _labels(objective: Classes) -> tuple[Any, Any]:
+    """Labels and their type as ONNX has it: text, booleans, whole numbers or float64."""
+    labels = objective.labels
+    if labels.dtype.kind == "u" and labels.max() > np.iinfo(np.int64).max:
         raise ExportError(
-            f"ONNX can hold the steps it knows. {type(step).__name__} is none of them. Export to "
-            "another format."
+            f"Labels of ONNX must fit into 64 bits with a sign. {labels.max()} does not. Use "
+            "smaller labels."
         )
-
-    def _bend(self, step: Bend, here: str) -> str:
-        """The curve for all columns, of which only those chosen are taken."""
-        chosen = np.zeros(step.n_inputs, dtype=bool)
-        chosen[step.columns] = True
-        centre, width = np.zeros(step.n_inputs), np.ones(step.n_inputs)
-        centre[step.columns], width[step.columns] = step.centre, step.width
-        shifted = self.node("Sub", here, self.constant(centre))
-        z = self.node("Div", shifted, self.constant(width))
-        if step.kind == "squash":
-            bent = self.node("Asinh", z)
-        else:
-            z = self.node("Clip", z, self.constant(-1e6), self.constant(1e6))
-            part = self.node("Div", z, self.constant(3.0))
-            square = self.node("Mul", part, part)
-            root = self.node("Sqrt", self.node("Add", square, self.constant(1.0)))
-            bent = self.node("Div", z, root)
-        return self.node("Where", self.constant(chosen, np.bool_), bent, here)
-
-    def _affine(self, step: Affine, here: str) -> str:
-        blocks, n_in, n_out = step.weights.shape
-        if blocks == 1:
-            bias = [self.constant(step.bias)] if step.has_bias else []
-            return self.node("Gemm", here, self.constant(step.weights[0]), *bias)
-        parts = self._reshaped(here, (-1, blocks, n_in))
-        parts = self.node("Transpose", parts, perm=[1, 0, 2])
-        found = self.node("MatMul", parts, self.constant(step.weights))
-        found = self.node("Transpose", found, perm=[1, 0, 2])
-        found = self._reshaped(found, (-1, blocks * n_out))
-        return self.node("Add", found, self.constant(step.bias))
-
-    def _reshaped(self, here: str, shape: Sequence[int]) -> str:
-        return self.node("Reshape", here, self.constant(list(shape), np.int64))
-
-    def _activate(self, step: Activate, here: str) -> str:
-        if step.name in PLAIN:
-            return self.node(PLAIN[step.name], here)
-        if step.name == "identity":
-            return here
-        if step.name == "silu":
-            return self.node("Mul", here, self.node("Sigmoid", here))
-        if step.name == "gelu":
-            part = self.node("Erf", self.node("Mul", here, self.constant(np.sqrt(0.5))))
-            twice = self.node("Mul", here, self.node("Add", part, self.constant(1.0)))
-            return self.node("Mul", twice, self.constant(0.5))
-        raise ExportError(
-            f"ONNX can hold the activations it knows. {step.name!r} is none of them. Export to "
-            "another format."
-        )
-
-    def _convolve(self, step: Convolve, here: str) -> str:
-        c, h, w, size = step.channels, step.height, step.width, step.size
-        if step.channels_last:
-            maps = self.node("Transpose", self._reshaped(here, (-1, h, w, c)), perm=[0, 3, 1, 2])
-        else:
-            maps = self._reshaped(here, (-1, c, h, w))
-        answers = self.node("Conv", maps, self.constant(step.filters), kernel_shape=[size, size])
-        average = self.constant(np.full((1, c, size, size), 1 / (c * size * size)))
-        mean = self.node("Conv", maps, average, kernel_shape=[size, size])
-        squares = self.node("Mul", maps, maps)
-        square = self.node("Conv", squares, average, kernel_shape=[size, size])
-        variance = self.node("Sub", square, self.node("Mul", mean, mean))
-        variance = self.node("Max", variance, self.constant(0.0))
-        contrast = self.node("Sqrt", self.node("Add", variance, self.constant(step.floor)))
-        answers = self.node("Div", answers, contrast)
-        down, across = (
-            pooling(windows, side)
-            for windows, side in zip((step.rows, step.columns), step.inner, strict=True)
-        )
-        pools = self.constant(down), self.constant(across.T)
-        whole, positive = (
-            self.node("MatMul", self.node("MatMul", pools[0], each), pools[1])
-            for each in (answers, self.node("Relu", answers))
-        )
-        negative = self.node("Sub", positive, whole)
-        both = self.node("Concat", positive, negative, axis=1)
-        return self._reshaped(both, (-1, step.n_outputs))
-
-    def answer(self, description: Description, here: str) -> list[Any]:
-        """The outputs of the graph."""
-        answer, kinds = description.answer, self.onnx.TensorProto
-        info = self.onnx.helper.make_tensor_value_info
-        k = answer.n_outputs
-        if isinstance(answer, NumberAnswer):
-            if answer.low is not None and answer.high is not None:
-                here = self.node("Max", here, self.constant(answer.low))
-                here = self.node("Min", here, self.constant(answer.high))
-            self.node("Identity", here, output="variable")
-            return [info("variable", kinds.FLOAT, ["N", k])]
-        if isinstance(answer, LabelAnswer):
-            self.node("Sigmoid", here, output="probabilities")
-            there = self.node("Greater", here, self.constant(0.0))
-            self.node("Cast", there, output="label", to=kinds.INT64)
-            label = info("label", kinds.INT64, ["N", k])
-        else:
-            self.node("Softmax", here, output="probabilities", axis=1)
-            best = self.node("ArgMax", here, axis=1, keepdims=0)
-            labels, kind = _labels(answer, kinds)
-            name = self._free(f"constant_{len(self.constants)}")
-            self.constants.append(
-                self.onnx.helper.make_tensor(name, kind, [k], labels)
-                if kind == kinds.STRING
-                else self.onnx.numpy_helper.from_array(labels, name)
-            )
-            self.node("Gather", name, best, output="label", axis=0)
-            label = info("label", kind, ["N"])
-        return [label, info("probabilities", kinds.FLOAT, ["N", k])]
-
-
-def _input_type(column: Column, kinds: Any) -> int:
-    """Text for categories, days in double precision for dates, and numbers."""
-    types = {"category": kinds.STRING, "date": kinds.DOUBLE, "number": kinds.FLOAT}
-    return int(types[column.kind])
-
-
-def _labels(answer: ClassAnswer, kinds: Any) -> tuple[Any, int]:
-    """Labels as ONNX takes them: whole numbers, booleans, floats or texts."""
-    labels: NDArray[Any] = answer.labels
     if labels.dtype.kind in "OU":
-        return [str(label).encode() for label in labels.tolist()], kinds.STRING
-    if labels.dtype.kind == "b":
-        return labels.astype(np.bool_), kinds.BOOL
-    if labels.dtype.kind in "iu":
-        if labels.dtype.kind == "u" and labels.max() > np.iinfo(np.int64).max:
-            raise ExportError(
-                f"Labels of ONNX must fit into 64 bits with a sign. {labels.max()} does not. Use "
-                "smaller labels."
-            )
-        return labels.astype(np.int64), kinds.INT64
-    return labels.astype(np.float64), kinds.DOUBLE
+        return np.array([str(label) for label in labels.tolist()], dtype=object), object
+    return labels, {"b": np.bool_, "i": np.int64, "u": np.int64}.get(labels.dtype.kind, np.float64)

@@ -12,23 +12,19 @@ of where each number begins: no function of math.h is called on the way to a lab
 import math
 import warnings
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from protopinv.errors import ExportError, ExportWarning
-from protopinv.export.description import Description
-from protopinv.export.steps import (
-    ACTIVATIONS,
-    Activate,
-    Affine,
-    Bend,
-    NumberAnswer,
-    Pick,
-    Rows,
-    Shift,
-)
+from protopinv.export.description import Description, Rows
+from protopinv.export.steps import Activate, Affine, Bend, Pick, Shift
+from protopinv.network import ACTIVATIONS
+from protopinv.objective import Numbers
 
 LOW, HIGH = -128, 127
 # Outputs are scaled such that those of the calibration rows have about so many bits.
@@ -42,8 +38,8 @@ MOST_INPUTS = 2**15
 LONGEST_SHIFT = 61
 # Beyond these an activation is nothing but a constant or a straight line: no need to tell apart.
 USEFUL = {
-    "silu": (-8.0, np.inf),
-    "gelu": (-4.0, np.inf),
+    "silu": (-8.0, math.inf),
+    "gelu": (-4.0, math.inf),
     "tanh": (-4.0, 4.0),
     "sigmoid": (-8.0, 8.0),
 }
@@ -72,13 +68,13 @@ class Entry:
             z = (X - self.middle) * self.factor
         z = np.where(z > np.float32(-127), z, np.float32(-127))
         z = np.where(z < np.float32(127), z, np.float32(127))
-        found = (z + np.float32(128.5)).astype(np.int64) - 128
+        codes = (z + np.float32(128.5)).astype(np.int64) - 128
         if len(self.bent):
             with np.errstate(over="ignore", invalid="ignore"):
                 place = (X[:, self.bent] - self.centre) / self.width
             behind = np.searchsorted(self.starts, place, side="right")
-            found[:, self.bent] = np.where(np.isnan(place), 0, behind) - 127
-        return found
+            codes[:, self.bent] = np.where(np.isnan(place), 0, behind) - 127
+        return codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,26 +85,51 @@ class Layer:
     bias: NDArray[np.int32]
     multiplier: NDArray[np.int32]
     shift: NDArray[np.int32]
-    zero: int
-    lowest: int
-    table: NDArray[np.int8] | None
-    is_last: bool
+    zero: int = 0
+    lowest: int = LOW
+    table: NDArray[np.int8] | None = None
+    is_last: bool = False
+
+    @classmethod
+    def of(cls, affine: Affine, seen: tuple[float, int], out: Any, **others: Any) -> "Layer":
+        """The layer for inputs of this scale and zero point, whose sums come out in scale ``out``.
+
+        Weights of a unit have a scale of their own.
+        """
+        scale, zero = seen
+        blocks, n_in, n_out = affine.weight.shape
+        if n_in > MOST_INPUTS:
+            raise ExportError(
+                f"Sums of int8 must fit into 32 bits. A layer has {n_in:,} inputs, more than "
+                f"{MOST_INPUTS:,}. Use dtype='float32'."
+            )
+        exact, bias = affine.weight.numpy(), affine.bias.numpy().reshape(blocks, 1, n_out)
+        units = np.abs(exact).max(axis=1, keepdims=True) / HIGH
+        # a bias that is large beside all weights must still fit into 30 bits
+        units = np.maximum(units, np.abs(bias) / scale / 2**30)
+        units = np.where(units > 0, units, 1.0)
+        weights = np.clip(np.round(exact / units), -HIGH, HIGH)
+        sums = weights.sum(axis=1, keepdims=True)
+        biases = (np.round(bias / (scale * units)) - zero * sums).reshape(-1)
+        factors = _multipliers((scale * units).reshape(-1) / out)
+        return cls(weights.astype(np.int8), biases.astype(np.int32), *factors, **others)
 
     def __call__(self, X: NDArray[np.int64]) -> NDArray[np.int64]:
-        """One layer for all rows."""
+        """One layer for all rows; sums * multiplier / 2^shift is rounded half up."""
         blocks, n_in, n_out = self.weights.shape
         parts = X.reshape(len(X), blocks, n_in).swapaxes(0, 1) @ self.weights.astype(np.int64)
         sums = parts.swapaxes(0, 1).reshape(len(X), blocks * n_out) + self.bias
-        scaled = multiply(sums, self.multiplier, self.shift)
+        shift = self.shift.astype(np.int64)
+        scaled = (sums * self.multiplier.astype(np.int64) + (np.int64(1) << (shift - 1))) >> shift
         if self.is_last:
-            return np.clip(scaled, -(2**31) + 1, 2**31 - 1)
-        found = np.clip(scaled + self.zero, self.lowest, HIGH)
-        return found if self.table is None else self.table.astype(np.int64)[found - LOW]
+            return np.asarray(np.clip(scaled, -(2**31) + 1, 2**31 - 1))
+        codes = np.clip(scaled + self.zero, self.lowest, HIGH)
+        return np.asarray(codes if self.table is None else self.table.astype(np.int64)[codes - LOW])
 
 
 @dataclass(frozen=True, eq=False)
 class Quantised:
-    """The whole network; ``output_scale`` makes numbers of its outputs again.
+    """The network in whole numbers; ``output_scale`` makes numbers of its outputs again.
 
     Classes and labels have one scale for all, so that they can be compared; numbers one each.
     """
@@ -119,28 +140,21 @@ class Quantised:
 
     def whole(self, X: NDArray[Any]) -> NDArray[np.int64]:
         """Outputs as whole numbers."""
-        rows = self.entry(X)
-        for layer in self.layers:
-            rows = layer(rows)
-        return rows
+        return reduce(lambda rows, layer: layer(rows), self.layers, self.entry(X))
 
     def outputs(self, X: NDArray[Any]) -> Rows:
         """Outputs as numbers, by the float32 arithmetic of the C code."""
         return (self.whole(X).astype(np.float32) * self.output_scale).astype(np.float64)
 
 
-def multiply(
-    sums: NDArray[np.int64], multiplier: NDArray[np.int32], shift: NDArray[np.int32]
-) -> NDArray[np.int64]:
-    """sums * multiplier / 2^shift, rounded half up."""
-    half = np.int64(1) << (shift.astype(np.int64) - 1)
-    found: NDArray[np.int64] = (sums * multiplier.astype(np.int64) + half) >> shift
-    return found
+# A layer and the name of the activation behind it.
+Pair = tuple[Affine, str]
 
 
 def quantise(description: Description, rows: Rows) -> Quantised:
     """The network in whole numbers, with the ranges of its activations on these rows."""
     columns, front, pairs = _parts(description)
+    rows = np.asarray(rows, dtype=np.float64)
     if 0 < len(rows) < FEW:
         warnings.warn(
             ExportWarning(
@@ -153,198 +167,139 @@ def quantise(description: Description, rows: Rows) -> Quantised:
         raise ExportError(
             "Whole numbers are calibrated on rows. None were passed. Give some: calibration=rows."
         )
-    seen = np.asarray(rows, dtype=np.float64)
-    entry, (first, name) = _entry(columns, front, *pairs[0], seen, description)
-    pairs = _even([(first, name), *pairs[1:]], seen := _entered(entry, seen))
+    (first, name), *others = pairs
+    entry, first = _entry(first, front, columns, rows, description.deviations)
+    Z = torch.from_numpy(entry(rows).astype(np.float64))
+    *pairs, (last, _) = _even([(first, name), *others], Z)
     layers: list[Layer] = []
-    scale: Any = 1.0
-    zero = 0
-    apart = isinstance(description.answer, NumberAnswer)
-    for number, (affine, name) in enumerate(pairs):
-        before = affine(seen)
-        seen = ACTIVATIONS[name](before)
-        last = number == len(pairs) - 1
-        if last:
-            largest = np.abs(before).max(axis=0 if apart else None, keepdims=True).reshape(-1)
-            layer, scale = _last_layer(affine, largest / 2**OUTPUT_BITS, scale, zero)
-        else:
-            layer, scale, zero = _layer(affine, name, before, scale, zero)
+    seen = 1.0, 0
+    for affine, name in pairs:
+        Z = affine(Z)
+        layer, seen = _layer(affine, name, Z, seen)
         layers.append(layer)
+        Z = ACTIVATIONS[name](Z)
+    Z = last(Z).abs()
+    largest = Z.amax(0) if isinstance(description.objective, Numbers) else Z.max().reshape(1)
+    out = torch.where(largest > 0, largest / 2**OUTPUT_BITS, 1.0).float().numpy()
+    layers.append(Layer.of(last, seen, out.astype(np.float64), is_last=True))
     entry, layers[0] = _without_zeros(entry, layers[0])
-    return Quantised(entry, tuple(layers), np.asarray(scale, dtype=np.float32))
+    return Quantised(entry, tuple(layers), out)
 
 
 def _without_zeros(entry: Entry, layer: Layer) -> tuple[Entry, Layer]:
-    """The same without features whose weights are all zero now that they are whole."""
+    """Both without features whose weights are all zero now that they are whole."""
     used = layer.weights[0].any(axis=1)
     if not used.any():
         return entry, layer
-    places = np.cumsum(used) - 1
-    bent = used[entry.bent]
-    smaller = Entry(
-        entry.columns[used],
-        entry.middle[used],
-        entry.factor[used],
-        places[entry.bent[bent]],
-        entry.centre[bent],
-        entry.width[bent],
-        entry.starts,
+    places, bent = np.cumsum(used) - 1, used[entry.bent]
+    smaller = replace(
+        entry,
+        columns=entry.columns[used],
+        middle=entry.middle[used],
+        factor=entry.factor[used],
+        bent=places[entry.bent[bent]],
+        centre=entry.centre[bent],
+        width=entry.width[bent],
     )
     return smaller, replace(layer, weights=layer.weights[:, used])
 
 
 def _parts(
     description: Description,
-) -> tuple[NDArray[np.int64], list[Shift | Bend], list[tuple[Affine, str]]]:
+) -> tuple[NDArray[np.int64], list[Shift | Bend], list[Pair]]:
     """Features that are used, what stands before the layers, and these with their activation."""
-    columns = np.arange(description.n_inputs)
-    front: list[Shift | Bend] = []
-    pairs: list[tuple[Affine, str]] = []
+    columns, front, pairs = np.arange(description.n_inputs), list[Shift | Bend](), list[Pair]()
     for step in description.steps:
-        if isinstance(step, Pick):
-            columns = step.columns
-        elif isinstance(step, Shift | Bend):
-            front.append(step)
-        elif isinstance(step, Affine):
-            pairs.append((step, "identity"))
-        elif isinstance(step, Activate):
-            pairs[-1] = (pairs[-1][0], step.name)
-        else:
-            raise ExportError(
-                "int8 holds layers, shifted and bent columns. This model has a convolutional stem, "
-                "whose contrast needs square roots. Use dtype='float32'."
-            )
+        match step:
+            case Pick():
+                columns = step.columns.numpy()
+            case Shift() | Bend():
+                front.append(step)
+            case Affine():
+                pairs.append((step, "identity"))
+            case Activate():
+                pairs[-1] = (pairs[-1][0], step.name)
+            case _:
+                raise ExportError(
+                    "int8 holds layers, shifted and bent columns. This model has a convolutional "
+                    "stem, whose contrast needs square roots. Use dtype='float32'."
+                )
     return columns, front, pairs
 
 
 def _entry(
-    columns: NDArray[np.int64],
-    front: list[Shift | Bend],
     first: Affine,
-    name: str,
+    front: list[Shift | Bend],
+    columns: NDArray[np.int64],
     rows: Rows,
-    description: Description,
-) -> tuple[Entry, tuple[Affine, str]]:
+    deviations: Rows,
+) -> tuple[Entry, Affine]:
     """Rows to int8, and the first layer for what comes in then."""
     rows = rows[:, columns]
-    (W,), bias = first.weights, first.bias
     low, high = rows.min(axis=0), rows.max(axis=0)
-    middle, half = (low + high) / 2, (high - low) / 2
-    half = np.where(half > 0, half, DEVIATIONS * description.deviations)
-    factor = (HIGH / half).astype(np.float32)
-    middle = middle.astype(np.float32)
-    step, offset = 1 / factor.astype(np.float64), middle.astype(np.float64)
+    half = np.where(high > low, (high - low) / 2, DEVIATIONS * deviations)
+    factor, middle = (HIGH / half).astype(np.float32), ((low + high) / 2).astype(np.float32)
+    scale, offset = 1 / factor.astype(np.float64), middle.astype(np.float64)
     bent = np.zeros(0, dtype=np.int64)
-    centre, width, starts = (np.zeros(0, dtype=np.float32) for _ in range(3))
-    for each in front:
-        if isinstance(each, Shift):
-            offset = offset - each.centre
+    centre = width = starts = np.zeros(0, dtype=np.float32)
+    for step in front:
+        if isinstance(step, Shift):
+            offset = offset - step.centre.numpy()
             continue
-        bent = each.columns
-        centre, width = each.centre.astype(np.float32), each.width.astype(np.float32)
-        largest = float(np.abs(each(rows)[:, bent]).max()) or 1.0
-        size = largest / HIGH
-        starts = _backwards(each.kind, (np.arange(-126, 128) - 0.5) * size).astype(np.float32)
-        step[bent], offset[bent] = size, 0.0
+        bent = np.flatnonzero(step.chosen.numpy())
+        centre, width = (part.float().numpy()[bent] for part in (step.centre, step.width))
+        largest = float(step(torch.from_numpy(rows))[:, bent].abs().max()) or 1.0
+        scale[bent], offset[bent] = largest / HIGH, 0.0
+        values = (torch.arange(-126, 128, dtype=torch.float64) - 0.5) * (largest / HIGH)
+        starts = step.front.uncurved(values[:, None]).float().numpy()[:, 0]
     entry = Entry(columns, middle, factor, bent, centre, width, starts)
-    changed = Affine((W * step[:, None])[None], bias + offset @ W)
-    return entry, (changed, name)
+    (W,) = first.weight
+    inside = W * torch.from_numpy(scale)[:, None]
+    return entry, Affine(inside[None], first.bias + torch.from_numpy(offset) @ W)
 
 
-def _backwards(kind: str, values: NDArray[Any]) -> Rows:
-    """Where a curve has these values."""
-    if kind == "squash":
-        return np.asarray(np.sinh(values))
-    return np.asarray(values / np.sqrt(1 - (values / 3.0) ** 2))
-
-
-def _entered(entry: Entry, rows: Rows) -> Rows:
-    return entry(rows).astype(np.float64)
-
-
-def _even(pairs: list[tuple[Affine, str]], rows: Rows) -> list[tuple[Affine, str]]:
-    """The same network with units of one range, where nothing bends between two layers.
+def _even(pairs: list[Pair], rows: Tensor) -> list[Pair]:
+    """The network with units of one range, where nothing bends between two layers.
 
     One scale serves all units of a layer. Units of a factor differ much in size; each is divided by
     its own, and the next layer multiplied.
     """
-    found = list(pairs)
-    for number in range(len(found) - 1):
-        affine, name = found[number]
-        rows_after = affine(rows)
+    pairs = list(pairs)
+    for number, (following, next_name) in enumerate(pairs[1:]):
+        affine, name = pairs[number]
+        rows = affine(rows)
         if name == "identity":
-            largest = np.abs(rows_after).max(axis=0)
-            largest = np.where(largest > 0, largest, 1.0)
-            following, after = found[number + 1]
-            blocks, _, n_out = affine.weights.shape
-            shape = (blocks, 1, n_out)
-            found[number] = (
-                Affine(affine.weights / largest.reshape(shape), affine.bias / largest),
-                name,
-            )
-            sides = largest.reshape(following.weights.shape[0], -1, 1)
-            found[number + 1] = (Affine(following.weights * sides, following.bias), after)
-            rows_after = rows_after / largest
-        rows = ACTIVATIONS[name](rows_after)
-    return found
-
-
-def _last_layer(
-    affine: Affine, wanted: Rows, scale: float, zero: int
-) -> tuple[Layer, NDArray[np.float32]]:
-    """The layer whose sums become outputs of these scales, one or one each."""
-    weights, biases, given = _whole_weights(affine, scale, zero)
-    out = np.where(wanted > 0, wanted, 1.0).astype(np.float32)
-    multiplier, shift = _multipliers(given / out.astype(np.float64))
-    return Layer(weights, biases, multiplier, shift, 0, LOW, None, is_last=True), out
+            largest = rows.abs().amax(0)
+            largest = torch.where(largest > 0, largest, 1.0)
+            blocks, _, n_out = affine.weight.shape
+            smaller = affine.weight / largest.reshape(blocks, 1, n_out)
+            pairs[number] = (Affine(smaller, affine.bias / largest), name)
+            larger = following.weight * largest.reshape(len(following.weight), -1, 1)
+            pairs[number + 1] = (replace(following, weight=larger), next_name)
+            rows = rows / largest
+        rows = ACTIVATIONS[name](rows)
+    return pairs
 
 
 def _layer(
-    affine: Affine, name: str, before: Rows, scale: float, zero: int
-) -> tuple[Layer, float, int]:
+    affine: Affine, name: str, before: Tensor, seen: tuple[float, int]
+) -> tuple[Layer, tuple[float, int]]:
     """One layer in whole numbers, and scale and zero point of what it gives."""
-    weights, biases, given = _whole_weights(affine, scale, zero)
+    activation = ACTIVATIONS[name]
     if name in ("relu", "identity"):
-        after = ACTIVATIONS[name](before)
-        out_scale, out_zero = _range(float(after.min()), float(after.max()))
-        lowest = out_zero if name == "relu" else LOW
-        scales = _multipliers(given / out_scale)
-        layer = Layer(weights, biases, *scales, out_zero, lowest, None, is_last=False)
-        return layer, out_scale, out_zero
-    near, far = USEFUL.get(name, (-np.inf, np.inf))
-    inner, centre = _range(max(float(before.min()), near), min(float(before.max()), far))
-    values = ACTIVATIONS[name]((np.arange(LOW, HIGH + 1) - centre) * inner)
-    out_scale, out_zero = _range(float(values.min()), float(values.max()))
-    table = np.clip(np.round(values / out_scale) + out_zero, LOW, HIGH).astype(np.int8)
-    scales = _multipliers(given / inner)
-    layer = Layer(weights, biases, *scales, centre, LOW, table, is_last=False)
-    return layer, out_scale, out_zero
+        out, zero = _range(activation(before))
+        lowest = zero if name == "relu" else LOW
+        return Layer.of(affine, seen, out, zero=zero, lowest=lowest), (out, zero)
+    inner, centre = _range(before.clamp(*USEFUL.get(name, (-math.inf, math.inf))))
+    values = activation((torch.arange(LOW, HIGH + 1, dtype=torch.float64) - centre) * inner)
+    out, zero = _range(values)
+    table = (values / out).round().add(zero).clamp(LOW, HIGH).to(torch.int8).numpy()
+    return Layer.of(affine, seen, inner, zero=centre, table=table), (out, zero)
 
 
-def _whole_weights(
-    affine: Affine, scale: float, zero: int
-) -> tuple[NDArray[np.int8], NDArray[np.int32], Rows]:
-    """Weights and biases as whole numbers, and what one of a sum stands for, for every unit."""
-    blocks, n_in, n_out = affine.weights.shape
-    if n_in > MOST_INPUTS:
-        raise ExportError(
-            f"Sums of int8 must fit into 32 bits. A layer has {n_in:,} inputs, more than "
-            f"{MOST_INPUTS:,}. Use dtype='float32'."
-        )
-    bias = affine.bias.reshape(blocks, 1, n_out)
-    steps = np.abs(affine.weights).max(axis=1, keepdims=True) / HIGH
-    # a bias that is large beside all weights must still fit into 30 bits
-    steps = np.maximum(steps, np.abs(bias) / scale / 2**30)
-    steps = np.where(steps > 0, steps, 1.0)
-    weights = np.clip(np.round(affine.weights / steps), -HIGH, HIGH)
-    sums = weights.sum(axis=1, keepdims=True)
-    biases = (np.round(bias / (scale * steps)) - zero * sums).reshape(-1)
-    return weights.astype(np.int8), biases.astype(np.int32), (scale * steps).reshape(-1)
-
-
-def _range(low: float, high: float) -> tuple[float, int]:
-    """Scale and zero point such that int8 reaches from low to high, and has a zero."""
-    low, high = min(low, 0.0), max(high, 0.0)
+def _range(values: Tensor) -> tuple[float, int]:
+    """Scale and zero point such that int8 reaches over all values, and has a zero."""
+    low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
     if not high - low < math.inf:
         raise ExportError(
             "Ranges of int8 must be finite. Numbers inside this model overflow. Give calibration "

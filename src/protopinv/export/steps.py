@@ -1,310 +1,220 @@
-"""What a network does to a row, step by step: all that an export must know how to write.
+"""The steps that a network takes a row through: one executable description for every format.
 
-Every step takes a row of ``n_inputs`` numbers to one of ``n_outputs``, and can do so itself in
-float64, for whole arrays of rows: that is what the exports are compared with.
+A step is called with rows and works in the precision of its tensors. In float64 exports are
+compared with that, in float32 it shows what rounding costs, and as a torch module it learns.
+
+A new step is a class here, a case in ``c.py`` and in ``onnx.py``, and a function in
+``assets/functions.c`` and in ``assets/model.mjs``; a new part of a table needs all but the class.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Self
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
+import torch
 from numpy.typing import NDArray
-from scipy.special import erf, expit
+from torch import Tensor
+from torch.nn import functional
 
-from protopinv.export.encode import Encode
+from protopinv.features import Bent, Clip, Squash
+from protopinv.network import ACTIVATIONS
+from protopinv.tables import Date, Table
+from protopinv.tables.parts import Part
 
-Rows = NDArray[np.float64]
+CURVES: dict[str, type[Bent]] = {"squash": Squash, "clip": Clip}
 
 
 @dataclass(frozen=True, eq=False)
-class Pick:
+class Step(ABC):
+    """From rows to rows, by tensors that a format writes down."""
+
+    @abstractmethod
+    def __call__(self, X: Tensor) -> Tensor:
+        """What the step makes of rows."""
+
+    def to(self, dtype: torch.dtype) -> Self:
+        """The step in another precision."""
+        numbers = {
+            name: value.to(dtype)
+            for name, value in vars(self).items()
+            if isinstance(value, Tensor) and value.is_floating_point()
+        }
+        return replace(self, **numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class Encode(Step):
+    """From the codes of all columns of a frame to the features that the network sees.
+
+    A row has one number for each column, its code (``tables/columns.py``), but dates count from an
+    origin near them, so that float32 has digits enough.
+    """
+
+    table: Table
+
+    @cached_property
+    def parts(self) -> tuple[tuple[int, Part], ...]:
+        """The parts in the order of the features, each with the number of its column."""
+        columns = zip(self.table.columns, self.origins.tolist(), strict=True)
+        return tuple(
+            (number, part)
+            for number, (column, origin) in enumerate(columns)
+            for part in column.made_of(origin)
+        )
+
+    @cached_property
+    def origins(self) -> NDArray[np.float64]:
+        """The day that dates are counted from, and 0 for what is no date."""
+        columns = self.table.columns
+        return np.array([np.floor(c.middle) if isinstance(c, Date) else 0.0 for c in columns])
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """The features of every part, side by side."""
+        codes = X.double().numpy()
+        features = [part(codes[:, column]) for column, part in self.parts]
+        return torch.from_numpy(np.concatenate(features, axis=1)).to(X.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Pick(Step):
     """Some of the features: a pixel that was always dark in training has no weights."""
 
-    columns: NDArray[np.int64]
-    n_inputs: int
+    columns: Tensor
 
-    @property
-    def n_outputs(self) -> int:
-        """Those that are used."""
-        return len(self.columns)
-
-    @property
-    def operations(self) -> int:
-        """None."""
-        return 0
-
-    def __call__(self, X: Rows) -> Rows:
+    def __call__(self, X: Tensor) -> Tensor:
         """Every row without the others."""
         return X[:, self.columns]
 
 
 @dataclass(frozen=True, eq=False)
-class Shift:
+class Shift(Step):
     """x - centre, so that what follows need not cancel large numbers."""
 
-    centre: Rows
+    centre: Tensor
 
-    @property
-    def n_inputs(self) -> int:
-        """As many as come out."""
-        return len(self.centre)
-
-    @property
-    def n_outputs(self) -> int:
-        """As many as go in."""
-        return len(self.centre)
-
-    @property
-    def operations(self) -> int:
-        """A subtraction each."""
-        return len(self.centre)
-
-    def __call__(self, X: Rows) -> Rows:
+    def __call__(self, X: Tensor) -> Tensor:
         """Every row less the centre."""
         return X - self.centre
 
 
 @dataclass(frozen=True, eq=False)
-class Bend:
-    """curve((x - centre) / width) in some columns; the others are left alone.
+class Bend(Step):
+    """curve((x - centre) / width) in the chosen columns; the others are left alone.
 
     ``kind`` is "squash" for asinh, and "clip" for z / sqrt(1 + (z / 3)^2) of a z that is first cut
     off at a million.
     """
 
     kind: str
-    columns: NDArray[np.int64]
-    centre: Rows
-    width: Rows
-    n_inputs: int
+    chosen: Tensor
+    centre: Tensor
+    width: Tensor
 
     @property
-    def n_outputs(self) -> int:
-        """As many as go in."""
-        return self.n_inputs
+    def front(self) -> Bent:
+        """The transform with its curve and the inverse of that."""
+        return CURVES[self.kind](self.chosen, self.centre, self.width)
 
-    @property
-    def operations(self) -> int:
-        """About five for each column."""
-        return 5 * len(self.columns)
-
-    def curve(self, Z: Rows) -> Rows:
-        """Rising, and the identity near zero."""
-        if self.kind == "squash":
-            return np.asarray(np.arcsinh(Z))
-        Z = np.clip(Z, -1e6, 1e6)
-        return np.asarray(Z / np.sqrt(1 + (Z / 3.0) ** 2))
-
-    def __call__(self, X: Rows) -> Rows:
+    def __call__(self, X: Tensor) -> Tensor:
         """Rows with some columns bent."""
-        bent = X.astype(np.float64)
-        bent[:, self.columns] = self.curve((bent[:, self.columns] - self.centre) / self.width)
-        return bent
+        return torch.where(self.chosen, self.front.curve((X - self.centre) / self.width), X)
 
 
 @dataclass(frozen=True, eq=False)
-class Affine:
+class Affine(Step):
     """x W + b. With several blocks each has inputs and outputs of its own, side by side."""
 
-    weights: Rows  # blocks, inputs, outputs
-    bias: Rows  # one for each output of all blocks
-
-    @property
-    def n_inputs(self) -> int:
-        """Of all blocks together."""
-        return int(self.weights.shape[0] * self.weights.shape[1])
-
-    @property
-    def n_outputs(self) -> int:
-        """Of all blocks together."""
-        return int(self.weights.shape[0] * self.weights.shape[2])
+    weight: Tensor  # blocks, inputs, outputs
+    bias: Tensor  # one for each output of all blocks
 
     @property
     def has_bias(self) -> bool:
         """Whether anything is added; the first of two factors adds nothing."""
         return bool(self.bias.any())
 
-    @property
-    def operations(self) -> int:
-        """A product and a sum for every weight."""
-        return 2 * int(self.weights.size)
-
-    @property
-    def dense(self) -> Rows:
-        """One matrix, with the zeros that blocks leave out."""
-        blocks, n_in, n_out = self.weights.shape
-        whole = np.zeros((blocks * n_in, blocks * n_out))
-        for number, block in enumerate(self.weights):
-            place = slice(number * n_in, (number + 1) * n_in)
-            whole[place, number * n_out : (number + 1) * n_out] = block
-        return whole
-
-    def __call__(self, X: Rows) -> Rows:
+    def __call__(self, X: Tensor) -> Tensor:
         """Every row through all blocks."""
-        blocks, n_in, n_out = self.weights.shape
-        parts = X.reshape(len(X), blocks, n_in).swapaxes(0, 1) @ self.weights
-        return parts.swapaxes(0, 1).reshape(len(X), blocks * n_out) + self.bias
-
-
-ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
-    "relu": lambda Z: np.maximum(Z, 0),
-    "silu": lambda Z: Z * expit(Z),
-    "gelu": lambda Z: 0.5 * Z * (1 + erf(Z / np.sqrt(2))),
-    "tanh": np.tanh,
-    "sigmoid": expit,
-    "cos": np.cos,
-    "identity": lambda Z: Z,
-}
+        parts: Tensor = X.unflatten(1, self.weight.shape[:2]).movedim(1, 0) @ self.weight
+        return parts.movedim(0, 1).flatten(1) + self.bias
 
 
 @dataclass(frozen=True, eq=False)
-class Activate:
+class Activate(Step):
     """A function of every number."""
 
     name: str
-    n_inputs: int
 
-    @property
-    def n_outputs(self) -> int:
-        """As many as go in."""
-        return self.n_inputs
-
-    @property
-    def operations(self) -> int:
-        """One each."""
-        return self.n_inputs
-
-    def __call__(self, X: Rows) -> Rows:
+    def __call__(self, X: Tensor) -> Tensor:
         """Every number by itself."""
-        return np.asarray(ACTIVATIONS[self.name](X))
-
-
-Windows = tuple[tuple[int, int], ...]
+        return ACTIVATIONS[self.name](X)
 
 
 @dataclass(frozen=True, eq=False)
-class Convolve:
+class Convolve(Step):
     """One stage of a stem: filters, divided by the contrast of the patch, two-sided, pooled.
 
-    Maps are laid out channels first, but for the pixels that a user gives: ``channels_last``.
-    ``rows`` and ``columns`` say which of them, from where to before where, a pooled field averages.
+    Maps are laid out channels first, but for the pixels that a user gives: ``channels_last``. They
+    are averaged over a grid of ``pool`` x ``pool`` fields, or over 2 x 2 pixels where that is 0.
     """
 
-    filters: Rows  # filters, channels, size, size
-    floor: float
+    filters: Tensor  # filters, channels, size, size
+    floor: Tensor
     height: int
     width: int
-    rows: Windows
-    columns: Windows
     channels_last: bool
-
-    @property
-    def channels(self) -> int:
-        """Maps that go in."""
-        return int(self.filters.shape[1])
-
-    @property
-    def size(self) -> int:
-        """Pixels on a side of a filter."""
-        return int(self.filters.shape[2])
+    pool: int
 
     @property
     def inner(self) -> tuple[int, int]:
         """Height and width of what the filters answer, before pooling."""
-        return self.height - self.size + 1, self.width - self.size + 1
+        size = self.filters.shape[-1]
+        return self.height - size + 1, self.width - size + 1
 
     @property
-    def n_inputs(self) -> int:
-        """Numbers of all maps."""
-        return self.channels * self.height * self.width
+    def pooled(self) -> tuple[int, int]:
+        """Height and width of the maps that come out."""
+        down, across = self.inner
+        return (self.pool, self.pool) if self.pool else (down // 2, across // 2)
 
-    @property
-    def n_outputs(self) -> int:
-        """Twice as many maps as filters."""
-        return 2 * len(self.filters) * len(self.rows) * len(self.columns)
+    def __call__(self, X: Tensor) -> Tensor:
+        """Rows of maps, flat, to rows of pooled maps, flat.
 
-    @property
-    def operations(self) -> int:
-        """A product and a sum for every weight at every place."""
-        return 2 * int(self.filters.size) * prod(self.inner)
-
-    def __call__(self, X: Rows) -> Rows:
-        """Rows of maps, flat."""
+        relu(-r) = relu(r) - r, and the same holds for averages: only r and relu(r) are pooled.
+        """
+        channels, size = self.filters.shape[1:3]
         if self.channels_last:
-            X = X.reshape(-1, self.height, self.width, self.channels).transpose(0, 3, 1, 2)
-        X = X.reshape(-1, self.channels, self.height, self.width)
-        patches = sliding_window_view(X, (self.size, self.size), axis=(2, 3))
-        mean = patches.mean(axis=(1, 4, 5))
-        variance = np.maximum((patches**2).mean(axis=(1, 4, 5)) - mean**2, 0)
-        answers = np.einsum("nchwij,mcij->nmhw", patches, self.filters, optimize=True)
-        answers = answers / np.sqrt(variance + self.floor)[:, None]
-        whole, positive = self._pooled(answers), self._pooled(np.maximum(answers, 0))
-        return np.concatenate([positive, positive - whole], axis=1).reshape(len(X), -1)
-
-    def _pooled(self, Z: Rows) -> Rows:
-        """Averages over fields."""
-        down, across = (
-            pooling(windows, side)
-            for windows, side in zip((self.rows, self.columns), self.inner, strict=True)
+            maps = X.unflatten(1, (self.height, self.width, channels)).permute(0, 3, 1, 2)
+        else:
+            maps = X.unflatten(1, (channels, self.height, self.width))
+        mean, square = (
+            functional.avg_pool2d(each.mean(1, keepdim=True), size, 1)
+            for each in (maps, maps.square())
         )
-        return np.asarray(down @ Z @ across.T)
+        contrast = ((square - mean.square()).clamp_min(0) + self.floor).rsqrt()
+        responses = functional.conv2d(maps, self.filters) * contrast
+        pooled, positive = (
+            functional.adaptive_avg_pool2d(each, self.pool)
+            if self.pool
+            else functional.avg_pool2d(each, 2)
+            for each in (responses, responses.relu())
+        )
+        return torch.cat([positive, positive - pooled], dim=1).flatten(1)
 
 
-def pooling(windows: Windows, side: int) -> Rows:
-    """A matrix with a row for each window that averages what is in it."""
-    matrix = np.zeros((len(windows), side))
-    for number, (start, stop) in enumerate(windows):
-        matrix[number, start:stop] = 1 / (stop - start)
-    return matrix
-
-
-Step = Encode | Pick | Shift | Bend | Affine | Activate | Convolve
-
-
-@dataclass(frozen=True, eq=False)
-class ClassAnswer:
-    """The most likely of some classes, and the probability of each."""
-
-    labels: NDArray[Any]
-
-    @property
-    def n_outputs(self) -> int:
-        """One for each class."""
-        return len(self.labels)
-
-    def probabilities(self, outputs: Rows) -> Rows:
-        """Softmax."""
-        shifted = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-        return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
-
-
-@dataclass(frozen=True, eq=False)
-class LabelAnswer:
-    """Several labels a row, each there or not."""
-
-    n_outputs: int
-
-    def probabilities(self, outputs: Rows) -> Rows:
-        """Each by itself."""
-        return np.asarray(expit(outputs))
-
-
-@dataclass(frozen=True, eq=False)
-class NumberAnswer:
-    """Numbers, kept within bounds if there are any."""
-
-    n_outputs: int
-    low: Rows | None
-    high: Rows | None
-
-    def numbers(self, outputs: Rows) -> Rows:
-        """Within bounds."""
-        if self.low is None or self.high is None:
-            return outputs
-        return np.clip(outputs, self.low, self.high)
-
-
-Answer = ClassAnswer | LabelAnswer | NumberAnswer
+def operations(step: Step, n_inputs: int, n_outputs: int) -> int:
+    """Additions and multiplications for a row: about one a number, unless a step takes more."""
+    match step:
+        case Pick():
+            return 0
+        case Encode():
+            return 2 * n_outputs
+        case Bend():
+            return 5 * int(step.chosen.sum())
+        case Affine():
+            return 2 * step.weight.numel()
+        case Convolve():
+            return 2 * step.filters.numel() * prod(step.inner)
+    return n_inputs

@@ -1,15 +1,42 @@
-"""Names from strangers stay names, whatever the language they are written in."""
+"""Texts of other languages: templates, numbers, and names of strangers, which stay names."""
 
 import base64
 import html
 import json
 import re
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.plain import visible
+
+if TYPE_CHECKING:
+    import jinja2
+
+
+def rendered(package: str, file: str, **values: Any) -> str:
+    """The template of this name, in the assets of a package, with values in it."""
+    return _templates(package).get_template(file).render(**values)
+
+
+@cache
+def _templates(package: str) -> "jinja2.Environment":
+    """Templates of a package; what they are given is escaped in HTML, and nowhere else."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(package, "assets"),
+        autoescape=jinja2.select_autoescape(["html"]),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    filters = (c_string, c_numbers, comment, markdown_text)
+    environment.filters |= {function.__name__: function for function in filters}
+    return environment
 
 
 def c_string(text: str) -> str:
@@ -25,18 +52,21 @@ def js_value(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def js_floats(numbers: NDArray[Any], *, wide: bool = False, shorter: bool = False) -> str:
+def js_array(numbers: NDArray[Any], *, wide: bool = False, shorter: bool = False) -> str:
     """Numbers in base64, as a module reads them: little-endian, like every machine that matters.
 
-    ``wide`` for float64; ``shorter`` for float32 without its last byte, five digits, rounded.
+    int8 as it is, others as float32: ``wide`` for float64, and ``shorter`` without the last byte,
+    five digits, rounded.
     """
-    raw = np.ascontiguousarray(numbers, dtype="<f8" if wide else "<f4")
+    kind, reader = ("<f8", "doubles") if wide else ("<f4", "shorter" if shorter else "floats")
+    if numbers.dtype == np.int8:
+        kind, reader = "i1", "whole"
+    raw = np.ascontiguousarray(numbers, dtype=kind)
     packed = raw.tobytes()
     if shorter:
         rounded = raw.view("<u4") + np.uint32(0x80)  # of finite weights, none near the largest
         packed = rounded.reshape(-1, 1).view(np.uint8)[:, 1:].tobytes()
-    reader = "doubles" if wide else "shorter" if shorter else "floats"
-    return f'{reader}("{base64.b64encode(packed).decode()}")'
+    return f'{reader}("{base64.b64encode(packed).decode()}", {list(raw.shape)})'
 
 
 def comment(text: str) -> str:
@@ -47,15 +77,13 @@ def comment(text: str) -> str:
 
 def identifier(name: str) -> str:
     """A name that C takes, made from that of a file."""
-    found = re.sub(r"[^a-zA-Z0-9_]", "_", name, flags=re.ASCII)
-    if not found or not found[0].isalpha():
-        found = f"model_{found}"
-    return found
+    plain = re.sub(r"[^a-zA-Z0-9_]", "_", name, flags=re.ASCII)
+    return plain if plain and plain[0].isalpha() else f"model_{plain}"
 
 
 def c_numbers(numbers: NDArray[Any]) -> str:
     """The inside of an array of C, in lines that can be read."""
-    flat = numbers.reshape(-1)
+    flat = np.asarray(numbers).reshape(-1)
     if flat.dtype.kind == "f":
         texts = [_c_float(number) for number in flat.astype(np.float32)]
     else:

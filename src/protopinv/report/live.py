@@ -5,7 +5,6 @@ that is larger, the page runs the first member alone, and says so. What is still
 of five digits.
 """
 
-import base64
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -13,13 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from protopinv.continual.learning import without_ignored
 from protopinv.export.description import describe, front_steps
-from protopinv.export.encode import Encode
-from protopinv.export.javascript import step_text, write_javascript
-from protopinv.export.steps import Step
-from protopinv.export.text import js_floats, js_value
+from protopinv.export.javascript import js_step, write_javascript
+from protopinv.export.text import js_value
 from protopinv.model import Model, merged_network
 from protopinv.model_file import made_up as made_up_rows
 from protopinv.network import Network
@@ -48,13 +46,13 @@ class Control:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Live:
-    """The script of a page, and how many members of the ensemble it has."""
+@dataclass(frozen=True, eq=False)
+class Near:
+    """(x levels) factor + bias: for each prototype a number that is largest for the nearest."""
 
-    script: str
-    n_members: int
-    of_members: int
+    levels: Tensor
+    factor: Tensor
+    bias: Tensor
 
 
 def controls(model: Model, X: Any) -> tuple[Control, ...]:
@@ -79,11 +77,14 @@ def _of_column(column: Any) -> Control:
 
 def live(
     model: Model, moved: Sequence[Control], shown: Sequence[int], about: Sequence[str]
-) -> Live:
-    """The script of a page; ``shown`` are the prototypes that it may call near."""
-    n_members = of_members = 1 if model.bank is None else model.bank.n_members
+) -> tuple[str, int]:
+    """The script of a page, and how many members of the ensemble it runs.
+
+    ``shown`` are the prototypes that it may call near.
+    """
+    n_members = 1 if model.bank is None else model.bank.n_members
     running, script = model, write_javascript(describe(model), about)
-    if len(script) > MOST_SCRIPT and of_members > 1:
+    if len(script) > MOST_SCRIPT and n_members > 1:
         running, n_members = replace(model, network=first_network(model)), 1
         script = write_javascript(describe(running), about)
     if len(script) > MOST_SCRIPT:
@@ -100,7 +101,7 @@ def live(
     }
     steps = ",\n".join(_nearest(model, shown))
     page = f"const page = {js_value(facts)};\nconst nearestSteps = [{steps}];\n"
-    return Live(f"{script}\n{page}", n_members, of_members)
+    return f"{script}\n{page}", n_members
 
 
 def first_network(model: Model) -> Network:
@@ -126,17 +127,9 @@ def _nearest(model: Model, shown: Sequence[int]) -> list[str]:
     V = V if features.basis is None else features.basis.double() @ V
     V = features.scale.double()[:, None] * V
     bias = -(features.mean.double() @ V) * 2 - P.square().sum(1)
-    read: list[Step] = []
-    if model.table is not None and not model.table.is_plain:
-        read = [Encode(model.table)]
     factor = V.abs().amax(0).clamp_min(1e-30) / 127
-    levels = (V / factor).round().to(torch.int8).numpy()
-    packed = base64.b64encode(levels.tobytes()).decode()
-    near = (
-        f'{{ type: "near", levels: new Int8Array(bytes("{packed}").buffer), '
-        f"factor: {js_floats((2 * factor).numpy())}, bias: {js_floats(bias.numpy())} }}"
-    )
-    return [*map(step_text, [*read, *front_steps(model)]), near]
+    near = Near((V / factor).round().to(torch.int8), 2 * factor, bias)
+    return [js_step(step) for step in (*front_steps(model), near)]
 
 
 def made_up_codes(moved: Sequence[Control], *, is_image: bool) -> Array:

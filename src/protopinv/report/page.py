@@ -5,26 +5,24 @@ import io
 import platform
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import date
 from importlib.metadata import version
-from importlib.resources import files as resources
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 
 from protopinv import __version__
 from protopinv.errors import ConfigError
 from protopinv.evaluation import Predictions, predictions, score
+from protopinv.export.text import rendered
 from protopinv.features import Stem
 from protopinv.files import replacing, require_ending, require_file
 from protopinv.model import Model
 from protopinv.objective import Classes, Labels, Numbers
-from protopinv.optional import require
 from protopinv.report.figures import Panel, empty_figure, page_figure, plot
 from protopinv.report.live import Control, controls, live
 from protopinv.report.plots import (
@@ -33,15 +31,11 @@ from protopinv.report.plots import (
     history_panels,
     importance,
 )
-from protopinv.report.prototypes import Value, answer_text, column_values, number, prototypes_of
+from protopinv.report.prototypes import answer_text, column_values, number, prototypes_of
 from protopinv.tables import frame_columns, is_frame
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 
-ASSETS = resources("protopinv.report") / "assets"
 # A panel of a page, in inches.
 PANEL = (5.2, 3.0)
 # Permutation importance is measured on so many rows, and shown of so many columns.
@@ -89,7 +83,6 @@ def write_report(
 
 def render(estimator: Any, X: Any, y: Any, *, name: str, rows: bool, today: date) -> str:
     """The page as text."""
-    jinja2 = require("jinja2", extra="report", why="A report")
     model: Model = estimator.model_
     is_image = model.config.image_shape is not None
     moved = controls(model, X)
@@ -101,28 +94,23 @@ def render(estimator: Any, X: Any, y: Any, *, name: str, rows: bool, today: date
             falls = importance(estimator, X, judged.truth, most_rows=IMPORTANCE_ROWS).means
     order = _order(model, moved, falls)
     shown = [] if model.bank is None else _shown_prototypes(model)
-    running = live(model, moved, shown, [f"{name}, written by protopinv {__version__}"])
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda file: (ASSETS / file).read_text(encoding="utf-8")),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    text: str = environment.get_template("page.html").render(
+    script, n_members = live(model, moved, shown, [f"{name}, written by protopinv {__version__}"])
+    return rendered(
+        "protopinv.report",
+        "page.html",
         name=name,
         today=today.isoformat(),
         model=model,
         facts=_headline(model),
-        style=_asset("page.css"),
-        script=Markup(running.script) + _asset("page.js"),  # escaped piece by piece by js_value
-        running=running,
+        script=script,
+        n_members=n_members,
         is_image=is_image,
         order=order,
         names=_output_names(model),
         charts=_training_charts(model),
         evaluation=evaluation,
         importance=None if falls is None else _important(moved, falls),
-        prototypes=_prototypes(estimator, shown, moved, order),
+        prototypes=_prototypes(estimator, shown, moved, order) if shown else [],
         is_stem=isinstance(model.front, Stem),
         allocation=_allocation(model),
         layers=[] if model.bank is None else estimator.diagnose().layers,
@@ -134,12 +122,6 @@ def render(estimator: Any, X: Any, y: Any, *, name: str, rows: bool, today: date
             **{package: version(package) for package in ("torch", "numpy", "scikit-learn")},
         },
     )
-    return text
-
-
-def _asset(file: str) -> Markup:
-    """A file of ours, as it is."""
-    return Markup((ASSETS / file).read_text(encoding="utf-8"))
 
 
 def _order(model: Model, moved: Sequence[Control], falls: Floats | None) -> list[int]:
@@ -182,15 +164,11 @@ def _headline(model: Model) -> dict[str, str]:
     return facts
 
 
-def _chart(figure: "Figure", title: str) -> Markup:
-    return Markup(page_figure(figure, title))  # matplotlib escapes text, page_figure the title
+def _charts(panels: Sequence[Panel]) -> list[str]:
+    return [page_figure(plot([panel], 1, PANEL), panel.title) for panel in panels]
 
 
-def _charts(panels: Sequence[Panel]) -> list[Markup]:
-    return [_chart(plot([panel], 1, PANEL), panel.title) for panel in panels]
-
-
-def _training_charts(model: Model) -> list[Markup]:
+def _training_charts(model: Model) -> list[str]:
     """Loss of every member and fold, score, learning rate; ridge where it was learned."""
     history = model.history
     ridges = np.asarray(history.ridge, dtype=np.float64)
@@ -199,60 +177,40 @@ def _training_charts(model: Model) -> list[Markup]:
     return _charts([panel for panel in panels if panel.title != "ridge" or is_learned])
 
 
-@dataclass(frozen=True)
-class _Evaluated:
-    """What a page shows of the figures of ``evaluate``, as texts and charts."""
-
-    n_rows: float
-    measures: dict[str, str]
-    heads: list[str]
-    table: list[list[str]]
-    confusion: list[list[tuple[str, float]]]
-    confused: list[str]
-    charts: list[Markup]
-    hardest: list[dict[str, str]]
-
-
-def _evaluation(judged: Predictions, X: Any) -> _Evaluated:
+def _evaluation(judged: Predictions, X: Any) -> dict[str, Any]:
     """Every figure of ``evaluate``; with rows ``X`` also what those of the largest loss hold."""
     result, names = score(judged), _output_names(judged.model)
     per = next(value for key, value in vars(result).items() if key.startswith("per_"))
     heads = [key for key in vars(per[0]) if key != "label"]
     confusion = np.asarray(getattr(result, "confusion", []), dtype=np.float64)
-    shares = confusion / np.maximum(confusion.sum(axis=-1, keepdims=True), 1)
     if isinstance(judged.model.objective, Numbers):
         targets = zip(judged.truth.T, judged.predicted.T, names, strict=True)
         charts = [_predicted_chart(*target) for target in targets]
     else:
         charts = _charts(calibration_panels(result.calibration))
-    return _Evaluated(
-        n_rows=result.n_rows,
-        measures={
+    return {
+        "n_rows": result.n_rows,
+        "measures": {
             NAMES.get(key, key.replace("_", " ")): number(value)
             for key, value in vars(result).items()
             if isinstance(value, float)
         },
-        heads=["", *(NAMES.get(head, head) for head in heads)],
-        table=[
-            [name, *(number(getattr(part, head)) for head in heads)]
+        "table": [
+            {"": name, **{NAMES.get(key, key): number(getattr(part, key)) for key in heads}}
             for name, part in zip(names, per, strict=True)
         ],
-        confusion=[
-            [(number(count), share) for count, share in zip(*each, strict=True)]
-            for each in zip(confusion.tolist(), shares.tolist(), strict=True)
-            if len(confusion) <= MOST_DRAWN
-        ],
-        confused=_confused(confusion, names),
-        charts=charts,
-        hardest=_hardest(judged, X),
-    )
+        "confusion": confusion.tolist() if len(confusion) <= MOST_DRAWN else [],
+        "confused": _confused(confusion, names),
+        "charts": charts,
+        "hardest": _hardest(judged, X),
+    }
 
 
-def _predicted_chart(truth: Floats, predicted: Floats, name: str) -> Markup:
+def _predicted_chart(truth: Floats, predicted: Floats, name: str) -> str:
     name = "" if name == "prediction" else name
     with empty_figure(PANEL) as figure:
         draw_predictions(figure.add_subplot(), truth, predicted, name)
-    return _chart(figure, f"predicted against true {name}".rstrip())
+    return page_figure(figure, f"predicted against true {name}".rstrip())
 
 
 def _confused(confusion: Floats, names: Sequence[str]) -> list[str]:
@@ -306,37 +264,26 @@ def _shown_prototypes(model: Model) -> list[int]:
     return sorted(order.tolist(), key=lambda place: int(group[place]))
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """One prototype: what it stands for, and a picture or its values."""
-
-    number: int
-    text: str
-    group: int
-    picture: str | None = None
-    columns: tuple[Value, ...] = ()
-
-
 def _prototypes(
     estimator: Any, shown: Sequence[int], moved: Sequence[Control], order: Sequence[int]
-) -> list[_Shown]:
-    """Pictures, or values of the columns that matter most, first in ``order``."""
-    if not shown:
-        return []
+) -> list[dict[str, Any]]:
+    """What each prototype stands for, with a picture, or the columns that are first in order."""
     model: Model = estimator.model_
     prototypes = prototypes_of(estimator, chosen=shown)
     groups = model.prototypes.member(0).outputs.argmax(dim=1)[list(shown)].tolist()
-    heads = list(zip(shown, prototypes.texts, groups, strict=True))
+    cards: list[dict[str, Any]] = [
+        {"number": place, "text": text, "group": group, "picture": None, "columns": []}
+        for place, text, group in zip(shown, prototypes.texts, groups, strict=True)
+    ]
     if prototypes.image_shape is not None:
         images = prototypes.values.reshape(len(shown), *(*prototypes.image_shape, 1)[:3])
-        return [_Shown(*head, _encoded(image)) for head, image in zip(heads, images, strict=True)]
+        pictures = [{"picture": _encoded(image)} for image in images]
+        return [card | picture for card, picture in zip(cards, pictures, strict=True)]
     ranges = np.array([[control.low, control.high] for control in moved])
     names = [control.name for control in moved]
-    cards = []
-    for head, row in zip(heads, prototypes.values, strict=True):
+    for card, row in zip(cards, prototypes.values, strict=True):
         values = column_values(model.table, names, row, ranges)
-        first = tuple(values[column] for column in order[:MOST_VALUES])
-        cards.append(_Shown(*head, columns=first))
+        card["columns"] = [values[column] for column in order[:MOST_VALUES]]
     return cards
 
 
