@@ -1,10 +1,12 @@
 """What our Triton kernels are worth: a captured step with them, by torch.compile, and by neither.
 
-All steps are CUDA graphs. Each of our kernels is also replaced alone, once by the operations of
-torch and once by a function that torch.compile turns into kernels.
+All steps are CUDA graphs. Each of our kernels is also replaced alone, by the operations of torch,
+and that for the last layer by a function that torch.compile turns into kernels. A kernel is worth
+its code if a step without it takes more than a fifth longer either way: kernels for the check of a
+step and for Adam, which an earlier record has too, were not.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -21,7 +23,7 @@ from benchmarks.record import Content, Record, Records
 from benchmarks.text import markdown, readable
 from benchmarks.timing import medians
 from benchmarks.training import ready_step
-from protopinv.kernels.building import want_kernels
+from protopinv.kernels import want_kernels
 from protopinv.objective import Classes
 from protopinv.train.prepare import first_banks
 from protopinv.train.rows import Rows
@@ -32,8 +34,6 @@ from protopinv.train.streamed import Counting
 PLACES = {
     "inverse": "protopinv.solve.cholesky.usable",
     "last layer": "protopinv.train.data_pass.usable",
-    "step check": "protopinv.train.step.usable",
-    "Adam": "protopinv.train.optimizer.usable",
 }
 STEPS = 50
 MEMBERS = 5
@@ -74,9 +74,9 @@ def _seconds(name: str, repeats: int) -> dict[str, float]:
     shape = SHAPES[name]
     works: dict[str, Callable[[], object]] = {"kernels": _captured(name, shape)}
     ways = {f"torch for {part}": _by_torch([part]) for part in PLACES}
-    ways |= {f"compiled {part}": _compiled([part]) for part in COMPILED}
     ways["torch for all"] = _by_torch(list(PLACES))
-    ways["compiled, inverse by torch"] = _compiled(list(COMPILED), beside=["inverse"])
+    ways["compiled last layer"] = _compiled()
+    ways["compiled last layer, inverse by torch"] = _compiled(beside=["inverse"])
     for way, context in ways.items():
         with context:
             works[way] = _captured(name, shape)
@@ -112,7 +112,7 @@ def _captured(name: str, shape: Shape) -> Callable[[], object]:
 
 
 @contextmanager
-def _by_torch(parts: list[str]) -> Iterator[None]:
+def _by_torch(parts: Sequence[str]) -> Iterator[None]:
     with ExitStack() as stack:
         for part in parts:
             stack.enter_context(patch(PLACES[part], lambda _: False))
@@ -120,51 +120,9 @@ def _by_torch(parts: list[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _compiled(parts: list[str], beside: list[str] | None = None) -> Iterator[None]:
-    with ExitStack() as stack:
-        for part in parts:
-            stack.enter_context(patch(*COMPILED[part]))
-        stack.enter_context(_by_torch(beside or []))
+def _compiled(beside: Sequence[str] = ()) -> Iterator[None]:
+    with patch("protopinv.kernels.head.last_layer", _last_layer), _by_torch(beside):
         yield
-
-
-@partial(torch.compile, dynamic=False)
-def _adam(
-    tensor: Tensor,
-    gradient: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    *,
-    steps: Tensor,
-    skip: Tensor,
-    factor: Tensor,
-    rates: Tensor,
-    decays: Tensor,
-    betas: tuple[float, float],
-    eps: float,
-) -> None:
-    """The interface of ``kernels.adam.adam_update``."""
-    steps, skipped, rate, decay = (
-        each.view(-1, *[1] * (tensor.ndim - 1)) for each in (steps, skip, rates * factor, decays)
-    )
-    new_mean = torch.lerp(mean, gradient, 1 - betas[0])
-    new_square = betas[1] * square + (1 - betas[1]) * gradient.square()
-    size = (new_square / (1 - betas[1] ** steps)).sqrt() + eps
-    new = tensor * (1 - rate * decay) - rate * (new_mean / (1 - betas[0] ** steps)) / size
-    for old, value in ((tensor, new), (mean, new_mean), (square, new_square)):
-        old.copy_(torch.where(skipped, old, value))
-
-
-@partial(torch.compile, dynamic=False)
-def _check(
-    loss: Tensor, error: Tensor, gradients: list[Tensor], failures: Tensor, tolerance: float
-) -> tuple[Tensor, Tensor]:
-    """The interface of ``kernels.verdict.verdict``."""
-    norms = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0)
-    solved = (error < tolerance).all(-1)
-    skip = ~((loss + norms).isfinite() & solved)
-    failures += torch.stack([~solved, skip & solved], dim=1)
-    return skip, torch.where(skip, torch.nan, loss)
 
 
 class _Last(NamedTuple):
@@ -222,13 +180,6 @@ def _head(
     dZ = (G @ last[:, 1:].mT) * (by_member > 0)
     by_member.copy_(dZ)
     return loss, dW, dZ.sum(1, dtype=W.dtype)
-
-
-COMPILED: dict[str, tuple[str, Callable[..., Any]]] = {
-    "last layer": ("protopinv.kernels.head.last_layer", _last_layer),
-    "step check": ("protopinv.kernels.verdict.verdict", _check),
-    "Adam": ("protopinv.kernels.adam.adam_update", _adam),
-}
 
 
 def kernels_table(record: Content) -> list[str]:

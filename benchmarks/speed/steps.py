@@ -15,8 +15,7 @@ from benchmarks.recipes import SHAPE, Parameters, recipe_config
 from benchmarks.tasks import CLASSES, OBJECTIVE, Task
 from benchmarks.timing import Machine, by_part, medians, seconds
 from benchmarks.training import SOME_RATE, first_step, projected_rows, ready_step
-from protopinv.kernels import switched_off
-from protopinv.kernels.bfloat16 import fast_bfloat16
+from protopinv.kernels import fast_bfloat16, switched_off
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import train
 from protopinv.train.rows import Rows
@@ -146,7 +145,7 @@ class StepFigures:
     def step_against_mlp(self) -> Mapping[str, Any]:
         """Our step and one of an MLP of the same width, all captured, in the same loop.
 
-        The MLP once with our kernels for its data pass and update, and once with torch's.
+        The MLP once with our kernel for its last layer, and once with torch's operations.
         """
         ours, rows, _ = self._step(ROUGH, 0)
         config = self._config(ROUGH)

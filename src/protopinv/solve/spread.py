@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from protopinv.solve.cholesky import factorise
-from protopinv.solve.exact import exact_type
+from protopinv.solve.cholesky import by_cholesky
+from protopinv.solve.products import exact_type
 
 
 def spread(
@@ -30,18 +30,21 @@ class _Spread(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, A: Tensor, ridge: Tensor, form: str) -> tuple[Tensor, Tensor]:
-        ctx.wide, ctx.given = A.shape[-2] <= A.shape[-1], A.dtype
+        ctx.wide, ctx.outside = A.shape[-2] <= A.shape[-1], A.dtype
         inside = exact_type(A.dtype)
         A, ridge = A.to(inside), ridge.to(inside)
         K = A @ A.mT if ctx.wide else A.mT @ A
         diagonal = K.diagonal(dim1=-2, dim2=-1)
         diagonal.add_(ridge[..., None])
-        found = _by_singular_values(A, ridge) if form == "svd" else factorise(K)
-        inverse, log_determinant, error = found
+        if form == "svd":
+            inverse, log_determinant, error = _by_singular_values(A, ridge)
+        else:
+            inverse, factor, error = by_cholesky(K)
+            log_determinant = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         ctx.save_for_backward(A, inverse, diagonal.sum(-1))
         ctx.mark_non_differentiable(error)
         value = diagonal.mean(-1).log() - log_determinant / K.shape[-1]
-        return value.to(ctx.given), error.to(ctx.given)
+        return value.to(ctx.outside), error.to(ctx.outside)
 
     @staticmethod
     @once_differentiable
@@ -52,11 +55,11 @@ class _Spread(torch.autograd.Function):
         diagonal = dK.diagonal(dim1=-2, dim2=-1)
         diagonal.add_((gradient / trace)[..., None])
         dA = 2 * (dK @ A if ctx.wide else A @ dK)
-        return dA.to(ctx.given), diagonal.sum(-1).to(ctx.given), None
+        return dA.to(ctx.outside), diagonal.sum(-1).to(ctx.outside), None
 
 
 def _by_singular_values(A: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What ``factorise`` gives, without forming the product that loses half the digits."""
+    """K^-1, log det K and an error of zero: K, which would lose half the digits, is not formed."""
     U, s, Vh = torch.linalg.svd(A, full_matrices=False)
     vectors = U if A.shape[-2] <= A.shape[-1] else Vh.mT
     values = s.square() + ridge[..., None]

@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from protopinv.kernels import usable
-from protopinv.kernels.streams import side_by_side
+from protopinv.kernels import side_by_side
 from protopinv.train.stopping import put_back
 
 # Of Adam, as in torch.
@@ -55,7 +54,7 @@ def rate_factor(step: int, *, total: int, warmup: int, schedule: str) -> float:
 
 
 class Optimizer:
-    """AdamW over blocks, by a kernel of ours on a GPU and by torch's fused one elsewhere.
+    """AdamW over blocks, by torch's fused one on a host and written out on a GPU.
 
     ``peak`` is the highest learning rate of every member. On a GPU the rate is a tensor, so that a
     graph can hold an update. ``torch.optim`` is not asked: it imports a compiler, which takes
@@ -189,23 +188,6 @@ class Optimizer:
         """The update of one tensor on a GPU, which asks nothing of the host."""
         tensor, (mean, square) = self.tensors[place], self._moments[place]
         rates, decays = self._rates[place]
-        if usable(tensor) and tensor.dtype == torch.float32:
-            from protopinv.kernels.adam import adam_update
-
-            adam_update(
-                tensor,
-                gradient.contiguous(),
-                mean,
-                square,
-                steps=self._steps,
-                skip=skip,
-                factor=factor,
-                rates=rates,
-                decays=decays,
-                betas=BETAS,
-                eps=EPSILON,
-            )
-            return
         steps, left_alone, rate, decay = (
             each.view(-1, *[1] * (tensor.ndim - 1))
             for each in (self._steps.to(tensor.dtype), skip, rates * factor, decays)

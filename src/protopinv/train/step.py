@@ -11,7 +11,6 @@ from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
 from protopinv.bank import Bank
-from protopinv.kernels import usable
 from protopinv.objective import Objective, Outputs
 from protopinv.train.augment import Augment
 from protopinv.train.bank_pass import BankPass, Designs, SolverSettings
@@ -180,10 +179,6 @@ class Step(ABC):
         self, loss: Float[Tensor, " m"], error: Float[Tensor, "m layers"], gradients: list[Tensor]
     ) -> tuple[Bool[Tensor, " m"] | None, Float[Tensor, " m"]]:
         """Which members to skip, counted in ``failures``, and the losses, NaN for these."""
-        if usable(loss) and loss.dtype == torch.float32:
-            from protopinv.kernels.verdict import verdict
-
-            return verdict(loss, error.to(loss.dtype), gradients, self.failures, SOLVE_TOLERANCE)
         if not loss.is_cuda:  # a host need not wait: whether no member has failed
             norms = [*map(float, torch._foreach_norm(gradients)), *loss.tolist()]
             # a number that is not one is in no order
