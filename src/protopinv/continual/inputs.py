@@ -9,7 +9,7 @@ from torch import Tensor
 from protopinv.bank import Bank
 from protopinv.continual.banks import widened
 from protopinv.continual.replay import State
-from protopinv.features import Bent, FeatureMap
+from protopinv.features import FeatureMap, TailTransform
 from protopinv.model import Model
 from protopinv.tables import Table
 from protopinv.train.config import TrainConfig
@@ -31,7 +31,7 @@ def widened_to(model: Model, table: Table) -> Model:
     places, scale = _placed(old, table, model.features.scale)
     features, components = model.features.widened(places, scale)
     front = model.front
-    if isinstance(front, Bent):
+    if isinstance(front, TailTransform):
         front = front.widened(places, table.n_features)
     bank = widened(model.prototypes, components, features.n_components)
     memory = model.replay.widened(components, features.n_components)

@@ -27,7 +27,7 @@ from protopinv.export.steps import (
     Step,
     Windows,
 )
-from protopinv.features import Bent, Squash, Stem
+from protopinv.features import Squash, Stem, TailTransform
 from protopinv.model import Model
 from protopinv.model_file import made_up
 from protopinv.model_file.packing import thin_factors
@@ -170,7 +170,7 @@ def _front(model: Model, used: NDArray[np.int64]) -> Iterator[Step]:
         return
     if len(used) < model.n_inputs:
         yield Pick(used, model.n_inputs)
-    if isinstance(front, Bent):
+    if isinstance(front, TailTransform):
         columns = np.flatnonzero(front.chosen.numpy()[used])
         kind = "squash" if isinstance(front, Squash) else "clip"
         centre, width = (_array(part)[used][columns] for part in (front.centre, front.width))

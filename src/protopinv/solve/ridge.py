@@ -59,7 +59,7 @@ class LayerSolve:
             )
             weights = group.weights([targets[i].to(self._inside) for i in layers])
             self._groups.append((layers, group))
-            duals = group.duals or [None] * len(layers)
+            duals: list[Tensor | None] = [*group.duals] or [None] * len(layers)
             solved |= zip(
                 layers, zip(weights, group.error.unbind(-1), duals, strict=True), strict=True
             )
