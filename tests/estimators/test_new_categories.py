@@ -212,5 +212,5 @@ def test_files_bring_new_categories_at_once_or_in_pieces(
     monkeypatch.setattr("protopinv.continual.learning.SOURCE_ROWS", 40)
     models[2].partial_fit(open_rows(path, "sold", memory=0))
     assert "4 values" in str(models[2].table_)
-    assert models[2].memory_.parts.rows.sum() == 420
+    assert models[2].memory_.gaussians.rows.sum() == 420
     assert models[2].score(more, more_y) > 0.95

@@ -114,7 +114,7 @@ def _learn(
         table, X = encode_grown(old, table, X, _columns(objective, y), weight)
         model = widened_to(model, table)
     limit = memory.limit if options.memory == 0 else options.memory
-    n_rows = round(float(memory.parts.rows.sum())) + len(X)
+    n_rows = round(float(memory.gaussians.rows.sum())) + len(X)
     memory = model.replay.limited(limit, n_rows, objective.n_groups)
     shape = shape_of(len(X), X.shape[1], objective.n_groups, options.device, have_one_unit(X))
     learning = replace(continued(config, model), image_shape=model.config.image_shape)
@@ -392,7 +392,7 @@ def forget(model: Model, label: Any) -> Model:
         )
     number = int(places[0])
     memory = memory.without(number)
-    if not len(memory.parts):
+    if not len(memory.gaussians):
         raise DataError(
             "A class can be forgotten while the memory has rows of others. That of this model "
             f"has rows of {few(objective.labels[places].tolist())} alone. Fit again without them."

@@ -110,7 +110,7 @@ def together(call: Call, config: TrainConfig, device: torch.device, generator: G
     wanted = _wanted(new.targets, state.objective, config).to(device, dtype)
     mass, unit = float(call.masses.sum()), float(new.weight.mean())
     # heavy rows count as many
-    most = drawn_rows(len(Z), max(float(state.memory.parts.rows.sum()), mass / unit))
+    most = drawn_rows(len(Z), max(float(state.memory.gaussians.rows.sum()), mass / unit))
     n = round(most * call.share)
     if n == 0:
         return Rows(Z, wanted, (weight / weight.mean())[None])

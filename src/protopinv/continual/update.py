@@ -200,7 +200,7 @@ def gentle(memory: Memory, mass: float) -> tuple[float, float]:
     A network that was fitted is as good as its rows allow, and a large step would only shake it.
     One that has learned from small calls is behind a fit of all their rows, and has to catch up.
     """
-    total = mass + float(memory.parts.mass.sum())
+    total = mass + float(memory.gaussians.mass.sum())
     fresh = (total - memory.fitted) / total
     rate = min(MOST_RATE, FRESH_RATE * fresh * mass / total)
     return rate, max(LEAST_PASSES, PASSES * fresh)

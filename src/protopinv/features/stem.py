@@ -123,7 +123,7 @@ class Stem:
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file."""
-        named = {}
+        named: dict[str, Tensor] = {}
         for index, stage in enumerate(self.stages):
             named |= {f"{index}.filters": stage.filters, f"{index}.floor": stage.floor}
         shape, pool = torch.tensor(self.image_shape), torch.tensor(self.pool)
