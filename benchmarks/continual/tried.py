@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from benchmarks.continual.learners import Learner, PartialFit, RidgeOnUnits, ours
-from protopinv.continual import replay, update
+from protopinv.continual import update
 from protopinv.continual.banks import through
 from protopinv.memory import Memory
 from protopinv.memory import memory as memories
@@ -129,15 +129,15 @@ def _built(kind: type[PartialFit], **options: Any) -> Build:
 VARIANTS: dict[str, tuple[list[Any], Build]] = {
     "ours": ([], _built(PartialFit)),
     "drawn rows are what their class says": (
-        [patch.object(replay, "FROM_NETWORK", 0.0)],
+        [patch.object(update, "FROM_NETWORK", 0.0)],
         _built(PartialFit),
     ),
     "drawn rows are what the network says": (
-        [patch.object(replay, "FROM_NETWORK", 1.0)],
+        [patch.object(update, "FROM_NETWORK", 1.0)],
         _built(PartialFit),
     ),
     "twice as many drawn rows": (
-        [patch.object(replay, "DRAWN_FOR_ONE", 4.0)],
+        [patch.object(update, "DRAWN_FOR_ONE", 4.0)],
         _built(PartialFit),
     ),
     "one Gaussian a class": (

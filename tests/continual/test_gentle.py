@@ -8,9 +8,9 @@ import torch
 from torch import Generator
 
 from protopinv.bank import start_bank
-from protopinv.continual.replay import Call, New, State
-from protopinv.continual.update import LEAST_PASSES, MOST_RATE, gentle, scheduled
+from protopinv.continual.update import LEAST_PASSES, MOST_RATE, Call, New, gentle, scheduled
 from protopinv.memory import Memory, begin_memory
+from protopinv.model import Model
 from protopinv.objective import Numbers
 from protopinv.train.config import TrainConfig
 
@@ -59,9 +59,10 @@ def call(mass: float, n_new: int, *, unlike: float, is_known: bool = True) -> Ca
         ridge=[0.1] * 2,
         learn_ridge=[False] * 2,
     )
-    state = State(bank, memory(mass, mass), Numbers.of(np.eye(2), None, "squared"))
+    objective, old = Numbers.of(np.eye(2), None, "squared"), memory(mass, mass)
+    model = Model(objective, None, None, TrainConfig(), None, 3, bank=bank, memory=old)
     return Call(
-        state,
+        model,
         New(Z, targets, torch.ones(n_new, dtype=torch.float64)),
         torch.zeros(n_new, dtype=torch.long),
         torch.tensor([is_known]),

@@ -492,7 +492,7 @@ def test_a_network_is_merged_once(five, fitted, tmp_path, monkeypatch) -> None:
         merged.append(1)
         return merged_network(*args, **options)
 
-    for module in ("model.fitting", "continual.learning"):
+    for module in ("model.fitting", "continual.editing"):
         monkeypatch.setattr(f"protopinv.{module}.merged_network", counted)
     model.partial_fit(X[y < 3], y[y < 3])
     assert len(merged) == 1
@@ -541,8 +541,8 @@ def test_the_only_class_in_the_memory_is_not_forgotten(blobs) -> None:
     X, y = blobs
     model = ProtoPINVClassifier(n_prototypes=9, hidden_sizes=8, max_epochs=2).fit(X, y)
     for label in (1, 2):  # as a decay near 1 does it
-        parts = model.memory_.gaussians
-        memory = replace(model.memory_, parts=parts.taken(parts.group != label))
+        gaussians = model.memory_.gaussians
+        memory = replace(model.memory_, gaussians=gaussians.taken(gaussians.group != label))
         model.model_ = replace(model.model_, memory=memory)
     with pytest.raises(DataError, match="while the memory has rows of others"):
         model.forget(0)
