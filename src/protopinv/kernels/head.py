@@ -32,22 +32,10 @@ class LastLayer:
         ``dW`` is (m, 1 + h, k) and ``dz`` (m, h), of which only the last axis must be dense.
         """
         (m, wide, tiles), (_, groups, h, _) = self.sums.shape, self.parts.shape
-        loss = self.sums.new_empty(m)
-        tile = finishing(wide)
-        _finish[(triton.cdiv(h, tile["C"]) + 1, m)](
-            self.sums,
-            self.parts,
-            loss,
-            dW,
-            dz,
-            h,
-            dW.shape[2],
-            dz.stride(0),
-            tiles,
-            groups,
-            K=wide,
-            **tile,
-        )
+        loss, tile = self.sums.new_empty(m), finishing(wide)
+        tensors = (self.sums, self.parts, loss, dW, dz)
+        sizes = (h, dW.shape[2], dz.stride(0), tiles, groups)
+        _finish[(triton.cdiv(h, tile["C"]) + 1, m)](*tensors, *sizes, K=wide, **tile)
         return loss
 
 
@@ -80,43 +68,15 @@ def last_layer(
     G = Z.new_empty(m, n, wide)
     sums = torch.empty(m, wide, tiles, device=Z.device)
     parts = torch.empty(m, groups, h, wide, device=Z.device)
-    weights = W.contiguous()
+    weights, sizes = W.contiguous(), (n, h, k)
     counted = sums if weight is None else weight
-    _forward[(tiles, m)](
-        Z,
-        weights,
-        labels,
-        counted,
-        G,
-        sums,
-        n,
-        h,
-        k,
-        0 if len(counted) == 1 else counted.stride(0),
-        scale,
-        smoothing,
-        K=wide,
-        R=ROWS,
-        C=COLUMNS,
-        ACTIVATION=activation,
-        WEIGHED=weight is not None,
-        OWN=isinstance(smoothing, Tensor),
-        num_warps=WARPS,
-    )
-    _backward[(triton.cdiv(h, COLUMNS), groups, m)](
-        Z,
-        weights,
-        G,
-        parts,
-        n,
-        h,
-        k,
-        K=wide,
-        R=ROWS_BACK,
-        C=COLUMNS,
-        ACTIVATION=activation,
-        num_warps=WARPS,
-    )
+    between = 0 if len(counted) == 1 else counted.stride(0)
+    tile = {"K": wide, "C": COLUMNS, "ACTIVATION": activation, "num_warps": WARPS}
+    flags = {"WEIGHED": weight is not None, "OWN": isinstance(smoothing, Tensor)}
+    tensors = (Z, weights, labels, counted, G, sums)
+    _forward[(tiles, m)](*tensors, *sizes, between, scale, smoothing, R=ROWS, **flags, **tile)
+    blocks = (triton.cdiv(h, COLUMNS), groups, m)
+    _backward[blocks](Z, weights, G, parts, *sizes, R=ROWS_BACK, **tile)
     return LastLayer(sums, parts)
 
 
