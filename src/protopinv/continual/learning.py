@@ -21,15 +21,13 @@ from protopinv.rows import MemoryRows, Piece, RowSource, concatenated
 from protopinv.tables.rows import encode_grown, grow_table
 from protopinv.train.class_weight import class_factors
 from protopinv.train.config import TrainConfig, is_auto
-from protopinv.train.data import data_of_arrays
 from protopinv.train.loop import Observer
 from protopinv.train.machine import threads_for
 from protopinv.train.progress import progress
 from protopinv.train.resolve import have_one_unit, resolved
-from protopinv.train.rows import Rows
 from protopinv.train.streamed import View
 from protopinv.train.survey import check_features, mass_of, rows_a_piece
-from protopinv.train.targets import few, label_names
+from protopinv.train.targets import ListedLabels, few, label_names
 from protopinv.train.training import Job
 
 # Rows of a long source that are learned at a time.
@@ -149,16 +147,14 @@ def _as_seen(
     front = None if model.front is None else model.front.to(device)
     exact = getattr(torch, config.dtype)
     view = View(front, model.features.to(device), model.objective, exact, device)
-    rows, _, _ = data_of_arrays(X, y, model.objective, weight).placed(device).rows(view)
-    if not isinstance(rows, Rows):
-        raise AssertionError("rows are in memory")
-    if not bool((rows.X.abs() <= LARGEST_ROW).all()):
+    Z = view.inputs([(X, None)])
+    if not bool((Z.abs() <= LARGEST_ROW).all()):
         raise DataError(
             "Rows must be of a size like those of the fit. Some of these are too large to be "
             "squared once they are scaled as those were. Leave them out, or fit again."
         )
     mass = np.ones(len(X)) if weight is None else weight
-    return New(rows.X, rows.y, torch.from_numpy(mass).to(device))
+    return New(Z, view.targets([(y, None)]), torch.from_numpy(mass).to(device))
 
 
 def _that_count(
@@ -207,14 +203,9 @@ def _labels(
             f"This model has one class a row. y has {y.shape[1]} columns. Give one of them."
         )
     if listed is not None:
-        classes = np.union1d(objective.labels, listed)
-        unlisted = np.setdiff1d(y, classes)
-        if len(unlisted):
-            raise DataError(
-                f"classes must list every class of y: {few(classes.tolist())}. y holds "
-                f"{few(unlisted.tolist())} too. Add these to classes, or leave it out."
-            )
-        return classes
+        counts = ListedLabels(np.union1d(objective.labels, listed))
+        counts.add(y, np.ones(len(y)), "y")
+        return counts.objective().labels
     if (y.dtype.kind in "OU") != (objective.labels.dtype.kind in "OU"):
         raise DataError(
             f"Labels must be of one kind: this model has {few(objective.labels.tolist())}. y "
