@@ -232,7 +232,8 @@ def _score_numbers(rows: Predictions) -> NumberEvaluation:
         for measure in measures
     ]
     targets = [TargetScore(*each) for each in np.transpose(figures).tolist()]
-    return NumberEvaluation(_counts(rows.weight.sum()), *np.mean(figures, 1).tolist(), targets)
+    r2, mae, rmse = np.mean(figures, axis=1).tolist()
+    return NumberEvaluation(_counts(rows.weight.sum()), r2, mae, rmse, targets)
 
 
 def _class_scores(rows: Predictions, names: list[Any], **options: Any) -> list[ClassScore]:

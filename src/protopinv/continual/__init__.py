@@ -1,15 +1,7 @@
 """Continual learning: new rows and classes without the old ones; banks grow and shrink."""
 
-from protopinv.continual.editing import Pruned, forget, freeze, grow, prune, without_ignored
-from protopinv.continual.learning import LearnOptions, learn
+from protopinv.continual.editing import Pruned, forget, freeze, grow, prune
+from protopinv.continual.learning import learn
+from protopinv.continual.update import LearnOptions
 
-__all__ = [
-    "LearnOptions",
-    "Pruned",
-    "forget",
-    "freeze",
-    "grow",
-    "learn",
-    "prune",
-    "without_ignored",
-]
+__all__ = ["LearnOptions", "Pruned", "forget", "freeze", "grow", "learn", "prune"]

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protopinv.continual.editing import in_one_scale, renewed, widened_to, with_classes
-from protopinv.continual.update import New, Settings, update
+from protopinv.continual.update import LearnOptions, New, Settings, update
 from protopinv.errors import DataError
 from protopinv.model import FitOptions, Model
 from protopinv.model.fitting import memory_named, require_some, shape_of
@@ -21,7 +21,6 @@ from protopinv.rows import MemoryRows, Piece, RowSource, concatenated
 from protopinv.tables.rows import encode_grown, grow_table
 from protopinv.train.class_weight import class_factors
 from protopinv.train.config import TrainConfig, is_auto
-from protopinv.train.loop import Observer
 from protopinv.train.machine import threads_for
 from protopinv.train.progress import progress
 from protopinv.train.resolve import have_one_unit, resolved
@@ -34,21 +33,6 @@ from protopinv.train.training import Job
 SOURCE_ROWS = 50_000
 # Scaled numbers beyond this cannot be squared and added up.
 LARGEST_ROW = 1e150
-
-
-@dataclass(frozen=True, kw_only=True)
-class LearnOptions:
-    """How to learn from more rows.
-
-    ``decay`` is the share of the replay memory to forget first. ``classes`` are all there may be,
-    if a user lists them. Predictions of numbers are ``bounded`` by the targets so far.
-    """
-
-    decay: float = 0.0
-    observer: Observer | None = None
-    max_prototypes: int | None = None
-    classes: NDArray[Any] | None = None
-    bounded: bool = True
 
 
 def learn(
@@ -92,25 +76,13 @@ def _learn(
     model: Model, rows: RowSource, config: TrainConfig, options: FitOptions, how: LearnOptions
 ) -> Model:
     """The model after rows that are in memory."""
-    n_inputs, memory = model.prototypes.inputs.shape[2], model.replay
-    X, y, weight = rows.load()
-    table, old = None, model.table
-    if old is not None:
-        table, X = grow_table(old, X)
-    counts = _that_count(y, weight, options.class_weight)
-    X, y, weight = X[counts], y[counts], None if weight is None else weight[counts]
-    model = _for_targets(model, y, how)
-    factors = _class_factors(model, y, weight, options.class_weight)
-    if table is not None and old is not None:
-        table, X = encode_grown(old, table, X, _columns(model.objective, y), weight)
-        model = widened_to(model, table)
-    n_groups, n_rows = model.objective.n_groups, round(float(memory.gaussians.rows.sum())) + len(X)
-    limit = memory.limit if options.memory == 0 else options.memory
-    model = replace(model, memory=model.replay.limited(limit, n_rows, n_groups))
+    n_inputs = model.prototypes.inputs.shape[2]
+    model, X, y, weight, factors = _opened(model, rows, options, how)
+    n_groups, batch_is_free = model.objective.n_groups, is_auto(config.batch_size)
     shape = shape_of(len(X), X.shape[1], n_groups, options.device, have_one_unit(X))
-    config, batch_is_free = continued(config, model), is_auto(config.batch_size)
-    config = replace(config, image_shape=model.config.image_shape, early_stopping=False)
-    config = replace(resolved(config, shape), label_smoothing=model.config.label_smoothing)
+    config = replace(continued(config, model), early_stopping=False)
+    config = resolved(replace(config, image_shape=model.config.image_shape), shape)
+    config = replace(config, label_smoothing=model.config.label_smoothing)
     started = time.perf_counter()
     with (
         progress(enabled=options.verbose, also=how.observer) as observer,
@@ -120,19 +92,34 @@ def _learn(
         seen = _as_seen(model, X, y, weight, config, options.device)
         model, Z = in_one_scale(model, seen.Z, seen.weight)
         seconds = lambda: time.perf_counter() - started  # noqa: E731
-        settings = Settings(
-            config,
-            Job(options.seed, options.device, seconds, observer=observer),
-            batch_is_free=batch_is_free,
-            is_wider=model.prototypes.inputs.shape[2] != n_inputs,
-            decay=how.decay,
-            factors=factors,
-            max_prototypes=how.max_prototypes,
-        )
+        job = Job(options.seed, options.device, seconds, observer=observer)
+        is_wider = model.prototypes.inputs.shape[2] != n_inputs
+        settings = Settings(config, job, how, batch_is_free, is_wider, factors)
         model = update(model, replace(seen, Z=Z), settings)
     if model.history.ending == "interrupted":
         raise KeyboardInterrupt
     return renewed(model)
+
+
+def _opened(
+    model: Model, rows: RowSource, options: FitOptions, how: LearnOptions
+) -> tuple[Model, NDArray[Any], NDArray[Any], NDArray[np.float64] | None, Tensor | None]:
+    """The model with inputs, outputs and memory for more rows; those that count; class factors."""
+    memory, old = model.replay, model.table
+    X, y, weight = rows.load()
+    if old is not None:
+        table, X = grow_table(old, X)
+    counts = _that_count(y, weight, options.class_weight)
+    X, y, weight = X[counts], y[counts], None if weight is None else weight[counts]
+    model = _for_targets(model, y, how)
+    factors = _class_factors(model, y, weight, options.class_weight)
+    if old is not None:
+        table, X = encode_grown(old, table, X, _columns(model.objective, y), weight)
+        model = widened_to(model, table)
+    limit = memory.limit if options.memory == 0 else options.memory
+    n_rows = round(float(memory.gaussians.rows.sum())) + len(X)
+    memory = model.replay.limited(limit, n_rows, model.objective.n_groups)
+    return replace(model, memory=memory), X, y, weight, factors
 
 
 def _as_seen(

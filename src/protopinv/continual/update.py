@@ -12,9 +12,11 @@ say whether that is still right: where the last bank alone is better, the mean b
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
@@ -25,6 +27,7 @@ from protopinv.memory import Memory
 from protopinv.model import Model
 from protopinv.objective import Classes, Labels
 from protopinv.train.config import TrainConfig
+from protopinv.train.loop import Observer
 from protopinv.train.prepare import Prepared
 from protopinv.train.rows import Rows
 from protopinv.train.training import Job, Start, Trained, train
@@ -62,23 +65,36 @@ class New:
     weight: Float[Tensor, " n"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class LearnOptions:
+    """How to learn from more rows.
+
+    ``decay`` is the share of the replay memory to forget first; ``max_prototypes`` limits growth.
+    ``classes`` are all there may be, if a user lists them. Predictions of numbers are ``bounded``
+    by the targets so far.
+    """
+
+    decay: float = 0.0
+    observer: Observer | None = None
+    max_prototypes: int | None = None
+    classes: NDArray[Any] | None = None
+    bounded: bool = True
+
+
 @dataclass(frozen=True)
 class Settings:
-    """How to learn: the configuration, and where and by which random numbers it is trained.
+    """How an update trains: the configuration of a fit of as many rows, and where it runs.
 
-    ``factors`` say what rows of each group count beside their weight. ``max_prototypes`` limits
-    growth. ``config`` is that of a fit of as many rows; ``batch_is_free`` leaves its batches open.
-    With ``is_wider`` the network has an input that old rows did not have. ``decay`` is the share of
-    the replay memory to forget first.
+    ``batch_is_free`` leaves the batches open. With ``is_wider`` the network has an input that old
+    rows did not have. ``factors`` say what rows of each group count beside their weight.
     """
 
     config: TrainConfig
     job: Job
+    how: LearnOptions
     batch_is_free: bool = False
     is_wider: bool = False
-    decay: float = 0.0
     factors: Float[Tensor, " g"] | None = None
-    max_prototypes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +107,7 @@ class Call:
 
     model: Model
     new: New
+    settings: Settings
     groups: Int[Tensor, " n"]
     known: Bool[Tensor, " g"]
     unlike: Float[Tensor, " g"]
@@ -124,7 +141,7 @@ def update(model: Model, new: New, settings: Settings) -> Model:
     """
     generator = Generator().manual_seed(settings.job.seed)
     call = _compared(model, new, settings)
-    trained = _trained(call, together(call, settings, generator), settings)
+    trained = _trained(call, together(call, generator))
     memory = call.model.replay.added(
         new.Z, call.groups.to(new.Z.device), new.weight, model.objective.n_groups, generator
     )
@@ -132,7 +149,7 @@ def update(model: Model, new: New, settings: Settings) -> Model:
     if call.grows:
         return learned.with_bank(trained.bank)
     # the mean over calls forgets what the memory forgets
-    return followed_by(learned, trained.bank, max(call.share, settings.decay))
+    return followed_by(learned, trained.bank, max(call.share, settings.how.decay))
 
 
 def _compared(model: Model, new: New, settings: Settings) -> Call:
@@ -140,8 +157,8 @@ def _compared(model: Model, new: New, settings: Settings) -> Call:
     n_groups, memory = model.objective.n_groups, model.replay
     groups = model.objective.groups(new.targets.cpu())
     known = memory.masses(n_groups) > 0  # what is forgotten only now is not new
-    if settings.decay:
-        memory = memory.weakened(1 - settings.decay)
+    if settings.how.decay:
+        memory = memory.weakened(1 - settings.how.decay)
     if not bool(known[groups].all()):
         model, memory = model.with_bank(model.prototypes), opened(memory, new)
     new = replace(new, Z=memory.cut(new.Z))
@@ -150,7 +167,7 @@ def _compared(model: Model, new: New, settings: Settings) -> Call:
     unlike = torch.ones(n_groups, dtype=torch.float64)
     if not settings.is_wider:
         unlike = memory.unlike(new.Z, groups.to(new.Z.device), new.weight, n_groups)
-    return Call(model, new, groups, known, unlike)
+    return Call(model, new, settings, groups, known, unlike)
 
 
 def opened(memory: Memory, new: New) -> Memory:
@@ -158,12 +175,12 @@ def opened(memory: Memory, new: New) -> Memory:
     return replace(memory.turned(new.Z, new.weight), is_cut=memory.tail is not None)
 
 
-def together(call: Call, settings: Settings, generator: Generator) -> Rows:
+def together(call: Call, generator: Generator) -> Rows:
     """New rows with their targets, and drawn ones with theirs, of groups that need them."""
-    model, new, config = call.model, call.new, settings.config
-    device, dtype = settings.job.device, getattr(torch, config.dtype)
+    model, new, settings = call.model, call.new, call.settings
+    device, dtype = settings.job.device, getattr(torch, settings.config.dtype)
     Z, weight = new.Z.to(device, dtype), new.weight.to(device, dtype)
-    targets = _real_targets(call, config.label_smoothing).to(device, dtype)
+    targets = _real_targets(call).to(device, dtype)
     mass, unit = float(call.masses.sum()), float(new.weight.mean())
     # no more than there have been; heavy rows count as many
     n_old = max(float(model.replay.gaussians.rows.sum()), mass / unit)
@@ -180,13 +197,13 @@ def together(call: Call, settings: Settings, generator: Generator) -> Rows:
     return Rows(Z, targets, (weight / weight.mean())[None])
 
 
-def _real_targets(call: Call, smoothing: float) -> Float[Tensor, "n k"]:
+def _real_targets(call: Call) -> Float[Tensor, "n k"]:
     """Targets of real rows; classes as shares of all of them, smoothed as in the fit."""
     objective, targets = call.model.objective, call.new.targets
     if not isinstance(objective, Classes):
         return targets
-    shares = one_hot(targets, objective.n_outputs).float()
-    return shares * (1 - smoothing) + smoothing / objective.n_outputs
+    shares, smoothing = one_hot(targets, objective.n_outputs), call.settings.config.label_smoothing
+    return shares.float() * (1 - smoothing) + smoothing / objective.n_outputs
 
 
 def _distilled_targets(
@@ -205,15 +222,15 @@ def _distilled_targets(
     return torch.lerp(labels, shares, FROM_NETWORK if call.grows else 1.0)
 
 
-def _trained(call: Call, rows: Rows, settings: Settings) -> Trained:
+def _trained(call: Call, rows: Rows) -> Trained:
     """The bank after a short training on rows that need no projection any more."""
     bank, d = call.model.last_bank or call.model.prototypes, rows.X.shape[1]
     if call.grows:
-        bank = _grown(bank, call, settings)
+        bank = _grown(bank, call)
     same = FeatureMap(torch.zeros(d).double(), torch.ones(d).double())
     # labels of new rows are smoothed already, and replayed ones have the network's probabilities
     config = replace(
-        scheduled(settings.config, call, len(rows), batch_is_free=settings.batch_is_free),
+        scheduled(call, len(rows)),
         n_prototypes=bank.n_prototypes,
         label_smoothing=0.0,
         early_stopping=False,
@@ -221,13 +238,13 @@ def _trained(call: Call, rows: Rows, settings: Settings) -> Trained:
     )
     start = Start(bank, None, same, call.model.n_frozen)
     prepared = Prepared(None, same, rows, rows)
-    return train(prepared, call.model.objective, [config], settings.job, start)
+    return train(prepared, call.model.objective, [config], call.settings.job, start)
 
 
-def _grown(bank: Bank, call: Call, settings: Settings) -> Bank:
+def _grown(bank: Bank, call: Call) -> Bank:
     """With prototypes of the new classes, which start as rows of theirs."""
-    model, unknown = call.model, call.unknown
-    architecture, most, seed = model.config.architecture, settings.max_prototypes, settings.job.seed
+    model, unknown, architecture = call.model, call.unknown, call.model.config.architecture
+    most, seed = call.settings.how.max_prototypes, call.settings.job.seed
     each = GROWTH if most is None else max(1, min(GROWTH, most // (2 * len(unknown))))
     classes = unknown.repeat_interleave(each)
     if most is not None:
@@ -246,14 +263,15 @@ def _grown(bank: Bank, call: Call, settings: Settings) -> Bank:
     return grown(bank, inputs, hidden, outputs)
 
 
-def scheduled(config: TrainConfig, call: Call, n_rows: int, *, batch_is_free: bool) -> TrainConfig:
+def scheduled(call: Call, n_rows: int) -> TrainConfig:
     """For so many rows, new and drawn, from what a fit of as many new ones would have."""
+    config = call.settings.config
     rate, epochs = RATE, EPOCHS * config.max_epochs
     if not call.grows:
         gently, passes = gentle(call.model.replay, float(call.new.weight.sum()))
         rate = max(RATE * call.share, gently)
         epochs = (1 - call.share) * min(passes, config.max_epochs) + call.share * epochs
-    if batch_is_free:
+    if call.settings.batch_is_free:
         small = max(LEAST_BATCH, math.ceil(n_rows / LEAST_BATCHES))
         config = replace(config, batch_size=min(small, config.batch_size or small))
     n_epochs = math.ceil(round(epochs, 6))  # sums of weights are off by their rounding

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from protopinv.continual import without_ignored
+from protopinv.continual.editing import without_ignored
 from protopinv.export.description import describe, front_steps
 from protopinv.export.encode import Encode
 from protopinv.export.javascript import step_text, write_javascript
