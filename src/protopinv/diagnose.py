@@ -120,7 +120,7 @@ def diagnose_layer(
         effective_rank=effective_rank(singular),
         system_effective_rank=effective_rank(eigenvalues),
         degrees_of_freedom=float((singular.square() / eigenvalues).sum()),
-        sensitivity=_sensitivity(U, singular, T, ridge, d=A.shape[1]),
+        sensitivity=_sensitivity(U, singular, T, ridge, A.shape[1]),
     )
 
 
@@ -136,16 +136,11 @@ def measure_sensitivity(
 ) -> Sensitivity:
     """C_1, C_2, ||G^-1 W|| and ||W|| at a point."""
     U, s, _ = torch.linalg.svd(A, full_matrices=False)
-    return _sensitivity(U, s, T, ridge, d=A.shape[1])
+    return _sensitivity(U, s, T, ridge, A.shape[1])
 
 
 def _sensitivity(
-    U: Float[Tensor, "p r"],
-    s: Float[Tensor, " r"],
-    T: Float[Tensor, "p h"],
-    ridge: float,
-    *,
-    d: int,
+    U: Float[Tensor, "p r"], s: Float[Tensor, " r"], T: Float[Tensor, "p h"], ridge: float, d: int
 ) -> Sensitivity:
     eigenvalues = s.square() + ridge
     coefficients = U.T @ T

@@ -101,22 +101,22 @@ class Settings:
 class Call:
     """What a call brings, beside what there is: new rows as the network will see them.
 
-    ``groups`` are those of the rows, ``known`` the groups that had rows before, and ``unlike`` says
-    how unlike the new rows of each are to the old ones.
+    ``groups`` are those of the rows. ``is_old`` marks the groups that had rows before, and
+    ``unlike`` says how unlike the new rows of each are to the old ones.
     """
 
     model: Model
     new: New
     settings: Settings
     groups: Int[Tensor, " n"]
-    known: Bool[Tensor, " g"]
+    is_old: Bool[Tensor, " g"]
     unlike: Float[Tensor, " g"]
 
     @property
     def unknown(self) -> Int[Tensor, " c"]:
         """Groups that come for the first time."""
         groups: Tensor = self.groups.unique()
-        return groups[~self.known[groups]]
+        return groups[~self.is_old[groups]]
 
     @property
     def grows(self) -> bool:
@@ -156,10 +156,10 @@ def _compared(model: Model, new: New, settings: Settings) -> Call:
     """New rows beside old ones, of which ``decay`` are forgotten."""
     n_groups, memory = model.objective.n_groups, model.replay
     groups = model.objective.groups(new.targets.cpu())
-    known = memory.masses(n_groups) > 0  # what is forgotten only now is not new
+    is_old = memory.masses(n_groups) > 0  # what is forgotten only now is not new
     if settings.how.decay:
         memory = memory.weakened(1 - settings.how.decay)
-    if not bool(known[groups].all()):
+    if not bool(is_old[groups].all()):
         model, memory = model.with_bank(model.prototypes), opened(memory, new)
     new = replace(new, Z=memory.cut(new.Z))
     model = reviewed(replace(model, memory=memory), new)
@@ -167,7 +167,7 @@ def _compared(model: Model, new: New, settings: Settings) -> Call:
     unlike = torch.ones(n_groups, dtype=torch.float64)
     if not settings.is_wider:
         unlike = memory.unlike(new.Z, groups.to(new.Z.device), new.weight, n_groups)
-    return Call(model, new, settings, groups, known, unlike)
+    return Call(model, new, settings, groups, is_old, unlike)
 
 
 def opened(memory: Memory, new: New) -> Memory:
@@ -216,8 +216,8 @@ def _distilled_targets(
         return torch.sigmoid(outputs)
     if not isinstance(objective, Classes):
         return outputs
-    known = call.known.to(outputs.device)
-    shares = torch.softmax(outputs.masked_fill(~known, -torch.inf), dim=1)
+    is_old = call.is_old.to(outputs.device)
+    shares = torch.softmax(outputs.masked_fill(~is_old, -torch.inf), dim=1)
     labels = one_hot(groups, objective.n_outputs).to(shares)
     return torch.lerp(labels, shares, FROM_NETWORK if call.grows else 1.0)
 

@@ -104,7 +104,7 @@ def fit_wide_feature_map(
     projection: str,
     n_components: int | None,
 ) -> FeatureMap:
-    """The same map for fewer rows than features, without any d-by-d matrix.
+    """The map for fewer rows than features, without any d-by-d matrix.
 
     The centred rows span at most n directions; in those coordinates the problem is a small one, and
     turning its basis back gives that of the whole.

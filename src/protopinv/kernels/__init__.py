@@ -189,5 +189,5 @@ def side_by_side(works: Sequence[Callable[[], Any]], device: torch.device) -> li
 
 @cache
 def _stream(device: torch.device, _: int) -> torch.cuda.Stream:
-    """The same ones for all: a library keeps memory for every stream it has seen."""
+    """A stream that is shared by all: a library keeps memory for every stream it has seen."""
     return torch.cuda.Stream(device)

@@ -129,7 +129,7 @@ def _forward(
     rows = tile * R + tl.arange(0, R)
     inside = rows < n
     classes = tl.arange(0, K)
-    known = classes < k
+    valid = classes < k
     outputs = tl.zeros((R, K), dtype=tl.float32)
     for start in range(0, h, C):
         columns = start + tl.arange(0, C)
@@ -137,17 +137,17 @@ def _forward(
         z = tl.load(Z + in_z, mask=inside[:, None] & (columns[None, :] < h), other=0.0)
         a = _act(z.to(tl.float32), ACTIVATION).to(z.dtype)
         in_w = (1 + columns[:, None]) * k + classes[None, :]
-        w = tl.load(W + in_w, mask=(columns[:, None] < h) & known[None, :], other=0.0)
+        w = tl.load(W + in_w, mask=(columns[:, None] < h) & valid[None, :], other=0.0)
         outputs += tl.dot(a, w.to(z.dtype), input_precision="ieee")
-    outputs += tl.load(W + classes, mask=known, other=0.0).to(tl.float32)[None, :]
-    outputs = tl.where(known[None, :], outputs, float("-inf"))
+    outputs += tl.load(W + classes, mask=valid, other=0.0).to(tl.float32)[None, :]
+    outputs = tl.where(valid[None, :], outputs, float("-inf"))
     outputs -= tl.max(outputs, 1)[:, None]
     powers = tl.exp(outputs)
     total = tl.sum(powers, 1)
-    logs = tl.where(known[None, :], outputs - tl.log(total)[:, None], 0.0)
+    logs = tl.where(valid[None, :], outputs - tl.log(total)[:, None], 0.0)
     label = tl.load(Y + rows, mask=inside, other=0)
     target = tl.where(classes[None, :] == label[:, None], 1.0 - smoothing, 0.0)
-    target += tl.where(known[None, :], smoothing / k, 0.0)
+    target += tl.where(valid[None, :], smoothing / k, 0.0)
     counts = tl.where(inside, scale, 0.0)
     if WEIGHED:
         counts *= tl.load(V + member * between + rows, mask=inside, other=0.0)
