@@ -231,8 +231,10 @@ def _score_numbers(rows: Predictions) -> NumberEvaluation:
         measure(rows.truth, rows.predicted, sample_weight=rows.weight, multioutput="raw_values")
         for measure in measures
     ]
-    targets = [TargetScore(*each) for each in np.transpose(figures).tolist()]
-    r2, mae, rmse = np.mean(figures, axis=1).tolist()
+    # R2 of a single row is one NaN for all targets
+    columns = np.stack(np.broadcast_arrays(*figures))
+    targets = [TargetScore(*each) for each in columns.T.tolist()]
+    r2, mae, rmse = columns.mean(axis=1).tolist()
     return NumberEvaluation(_counts(rows.weight.sum()), r2, mae, rmse, targets)
 
 
