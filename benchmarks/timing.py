@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from protopinv.kernels.bfloat16 import fast_bfloat16
+from protopinv.kernels import fast_bfloat16
 
 Work = Callable[[], object]
 Result = TypeVar("Result")

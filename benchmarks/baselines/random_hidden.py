@@ -16,7 +16,6 @@ from protopinv.features import FeatureMap
 from protopinv.model.fitting import memory_named
 from protopinv.network import ACTIVATIONS, Network, with_bias
 from protopinv.objective import Classes
-from protopinv.solve import solve_gram
 from protopinv.train.config import SMALLEST, TrainConfig
 from protopinv.train.machine import resolve_device
 from protopinv.train.prepare import fit_features
@@ -166,7 +165,10 @@ def _solve_outputs(data: Arrays, hidden: _Hidden, ridge: float, device: torch.de
         A = with_bias(hidden(as_tensor(X).to(device).double()))
         gram.addmm_(A.T, A)
         cross.addmm_(A.T, objective.for_projection(torch.from_numpy(y).to(device)))
-    weights, status = solve_gram(gram, cross, ridge)
+    # (A'A + ridge I)^-1 A'T from sums over rows: there are too many to hold
+    gram.diagonal().add_(ridge)
+    factor, status = torch.linalg.cholesky_ex(gram)
+    weights: Tensor = torch.cholesky_solve(cross, factor)
     if int(status) != 0 or not bool(weights.isfinite().all()):
         raise TrainingError(
             "The output layer must be solvable. Its system was singular to rounding. Raise ridge."

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from benchmarks.continual.learners import Learner, PartialFit, RidgeOnUnits, ours
-from protopinv.continual import replay, update
+from protopinv.continual import update
 from protopinv.continual.banks import through
 from protopinv.memory import Memory
 from protopinv.memory import memory as memories
@@ -39,12 +39,12 @@ class Gaussians:
             raise AssertionError("there is a memory")
         Z = self.model.features_.project(torch.from_numpy(X.astype(np.float64)))
         heads = Z if memory.basis is None else Z @ memory.basis
-        parts = range(len(memory.parts))
+        parts = range(len(memory.gaussians))
         logs = torch.stack([_log_density(heads, memory, part) for part in parts], 1)
         n_groups = len(self.model.classes_)
         densities = torch.full((len(X), n_groups), -torch.inf, dtype=logs.dtype)
         for group in range(n_groups):
-            of_group = memory.parts.group == group
+            of_group = memory.gaussians.group == group
             if of_group.any():
                 densities[:, group] = logs[:, of_group].logsumexp(1)
         best: NDArray[Any] = self.model.classes_[densities.argmax(1).cpu().numpy()]
@@ -57,12 +57,12 @@ class Gaussians:
 
 
 def _log_density(heads: Tensor, memory: Memory, part: int) -> Tensor:
-    root = memory.parts.roots()[part]
+    root = memory.gaussians.roots()[part]
     covariance = root @ root.T + 1e-6 * torch.eye(len(root), dtype=root.dtype)
     L = torch.linalg.cholesky(covariance)
-    off = torch.linalg.solve_triangular(L, (heads - memory.parts.mean[part]).T, upper=False)
+    off = torch.linalg.solve_triangular(L, (heads - memory.gaussians.mean[part]).T, upper=False)
     density: Tensor = off.square().sum(0).div_(-2) - L.diagonal().log().sum()
-    return density + memory.parts.mass[part].log()
+    return density + memory.gaussians.mass[part].log()
 
 
 class HiddenRidge(RidgeOnUnits):
@@ -129,15 +129,15 @@ def _built(kind: type[PartialFit], **options: Any) -> Build:
 VARIANTS: dict[str, tuple[list[Any], Build]] = {
     "ours": ([], _built(PartialFit)),
     "drawn rows are what their class says": (
-        [patch.object(replay, "FROM_NETWORK", 0.0)],
+        [patch.object(update, "FROM_NETWORK", 0.0)],
         _built(PartialFit),
     ),
     "drawn rows are what the network says": (
-        [patch.object(replay, "FROM_NETWORK", 1.0)],
+        [patch.object(update, "FROM_NETWORK", 1.0)],
         _built(PartialFit),
     ),
     "twice as many drawn rows": (
-        [patch.object(replay, "DRAWN_FOR_ONE", 4.0)],
+        [patch.object(update, "DRAWN_FOR_ONE", 4.0)],
         _built(PartialFit),
     ),
     "one Gaussian a class": (

@@ -18,7 +18,7 @@ from benchmarks.tasks import CLASSES, DATASETS
 from benchmarks.training import Job, config_of, train_together
 from protopinv.diagnose import Trace
 from protopinv.errors import ConfigError, TrainingError
-from protopinv.kernels.building import want_kernels
+from protopinv.kernels import want_kernels
 from protopinv.plain import plain
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import EpochReport

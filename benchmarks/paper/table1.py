@@ -20,7 +20,7 @@ from benchmarks.text import Score, markdown, percent
 from benchmarks.timing import timed
 from benchmarks.training import Job, accuracy_of, config_of, sizes_of, train_together
 from protopinv.errors import TrainingError
-from protopinv.kernels.building import want_kernels
+from protopinv.kernels import want_kernels
 
 # A fit of less than so many seconds is timed so many times, after one that warms up.
 SHORT = 3.0

@@ -21,7 +21,7 @@ from benchmarks.record import Content, Record, Records
 from benchmarks.text import markdown, readable
 from benchmarks.timing import medians
 from benchmarks.training import ready_step
-from protopinv.kernels.building import want_kernels
+from protopinv.kernels import want_kernels
 from protopinv.objective import Classes
 from protopinv.train.prepare import first_banks
 from protopinv.train.rows import Rows
@@ -143,7 +143,7 @@ def _adam(
     betas: tuple[float, float],
     eps: float,
 ) -> None:
-    """The interface of ``kernels.adam.adam_update``."""
+    """The interface of ``kernels.update.adam_update``."""
     steps, skipped, rate, decay = (
         each.view(-1, *[1] * (tensor.ndim - 1)) for each in (steps, skip, rates * factor, decays)
     )
@@ -159,7 +159,7 @@ def _adam(
 def _check(
     loss: Tensor, error: Tensor, gradients: list[Tensor], failures: Tensor, tolerance: float
 ) -> tuple[Tensor, Tensor]:
-    """The interface of ``kernels.verdict.verdict``."""
+    """The interface of ``kernels.update.check_step``."""
     norms = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0)
     solved = (error < tolerance).all(-1)
     skip = ~((loss + norms).isfinite() & solved)
@@ -226,8 +226,8 @@ def _head(
 
 COMPILED: dict[str, tuple[str, Callable[..., Any]]] = {
     "last layer": ("protopinv.kernels.head.last_layer", _last_layer),
-    "step check": ("protopinv.kernels.verdict.verdict", _check),
-    "Adam": ("protopinv.kernels.adam.adam_update", _adam),
+    "step check": ("protopinv.kernels.update.check_step", _check),
+    "Adam": ("protopinv.kernels.update.adam_update", _adam),
 }
 
 

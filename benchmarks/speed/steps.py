@@ -15,8 +15,7 @@ from benchmarks.recipes import SHAPE, Parameters, recipe_config
 from benchmarks.tasks import CLASSES, OBJECTIVE, Task
 from benchmarks.timing import Machine, by_part, medians, seconds
 from benchmarks.training import SOME_RATE, first_step, projected_rows, ready_step
-from protopinv.kernels import switched_off
-from protopinv.kernels.bfloat16 import fast_bfloat16
+from protopinv.kernels import fast_bfloat16, switched_off
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import run_to_end
 from protopinv.train.rows import Rows

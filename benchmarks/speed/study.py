@@ -13,7 +13,7 @@ from benchmarks.speed.users import UserFigures, hurry_of
 from benchmarks.tasks import load_task
 from benchmarks.text import Score, markdown, percent, readable
 from benchmarks.timing import Machine, measure_machine
-from protopinv.kernels.building import want_kernels
+from protopinv.kernels import want_kernels
 from protopinv.report.figures import Panel, Series
 
 # Parts of a profile that a page names, and the share of the whole they must have.

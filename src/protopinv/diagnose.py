@@ -108,7 +108,7 @@ def diagnose_layer(
     A: Float[Tensor, "p d"], T: Float[Tensor, "p h"], ridge: float
 ) -> LayerDiagnosis:
     """The numbers of one solve."""
-    singular = torch.linalg.svdvals(A)
+    U, singular, _ = torch.linalg.svd(A, full_matrices=False)
     eigenvalues = singular.square() + ridge
     smallest = float(singular[-1])
     negligible = float(singular[0]) * max(A.shape) * torch.finfo(A.dtype).eps
@@ -120,7 +120,7 @@ def diagnose_layer(
         effective_rank=effective_rank(singular),
         system_effective_rank=effective_rank(eigenvalues),
         degrees_of_freedom=float((singular.square() / eigenvalues).sum()),
-        sensitivity=measure_sensitivity(A, T, ridge),
+        sensitivity=_sensitivity(U, singular, T, ridge, A.shape[1]),
     )
 
 
@@ -134,14 +134,19 @@ def effective_rank(spectrum: Float[Tensor, " n"]) -> float:
 def measure_sensitivity(
     A: Float[Tensor, "p d"], T: Float[Tensor, "p h"], ridge: float
 ) -> Sensitivity:
-    """C_1, C_2, ||G^-1 W|| and ||W|| at a point, from one singular value decomposition."""
+    """C_1, C_2, ||G^-1 W|| and ||W|| at a point."""
     U, s, _ = torch.linalg.svd(A, full_matrices=False)
+    return _sensitivity(U, s, T, ridge, A.shape[1])
+
+
+def _sensitivity(
+    U: Float[Tensor, "p r"], s: Float[Tensor, " r"], T: Float[Tensor, "p h"], ridge: float, d: int
+) -> Sensitivity:
     eigenvalues = s.square() + ridge
     coefficients = U.T @ T
     W = (s / eigenvalues)[:, None] * coefficients  # in the basis of the right singular vectors
     residual = T - U @ (s[:, None] * W)
-    lacks_rank = A.shape[0] < A.shape[1]
-    smallest = ridge if lacks_rank else float(eigenvalues[-1])  # eigenvalue of G, d by d
+    smallest = ridge if len(s) < d else float(eigenvalues[-1])  # eigenvalue of G, d by d
     to_targets = float((s / eigenvalues).max())
     return Sensitivity(
         to_inputs=_spectral_norm(residual) / smallest + to_targets * _spectral_norm(W),

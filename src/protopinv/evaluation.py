@@ -144,23 +144,22 @@ def predictions(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Pr
     if sample_weight is not None:
         with data_errors():
             weight = checked_weight(sample_weight, outputs.numpy())
-    predicted = model.objective.decode(outputs.numpy())
-    if isinstance(model.objective, Numbers):
+    objective = model.objective
+    predicted, probabilities = objective.decode(outputs.numpy()), np.empty((0, 0))
+    if isinstance(objective, Numbers):
         predicted = predicted.reshape(outputs.shape)
         truth = _true_numbers(y, predicted.shape)
         spread = truth.std(axis=0)
         losses = np.square((predicted - truth) / np.where(spread > 0, spread, 1)).mean(axis=1)
-        return Predictions(model, truth, predicted, np.empty((0, 0)), losses, weight)
+        return Predictions(model, truth, predicted, probabilities, losses, weight)
     probabilities = model.probabilities(outputs)
-    if isinstance(model.objective, Labels):
+    if isinstance(objective, Labels):
         truth = _true_labels(y, probabilities.shape)
         likelihood = np.where(truth == 1, probabilities, 1 - probabilities)
         losses = -np.log(likelihood.clip(np.finfo(np.float64).tiny)).mean(axis=1)
     else:
         truth = _true_classes(y, model.classes)
-        place = {label: number for number, label in enumerate(model.classes.tolist())}
-        codes = np.array([place[label] for label in truth.tolist()], dtype=np.int64)
-        likelihood = probabilities[np.arange(len(codes)), codes]
+        likelihood = probabilities[np.arange(len(truth)), objective.encode(truth)]
         losses = -np.log(likelihood.clip(np.finfo(np.float64).eps))  # as scikit-learn clips it
     return Predictions(model, truth, predicted, probabilities, losses, weight)
 
@@ -227,19 +226,16 @@ def _score_labels(rows: Predictions) -> LabelEvaluation:
 
 
 def _score_numbers(rows: Predictions) -> NumberEvaluation:
-    figures = {
-        "r2": metrics.r2_score,
-        "mae": metrics.mean_absolute_error,
-        "rmse": metrics.root_mean_squared_error,
-    }
-    scores = [
-        TargetScore(
-            *(float(each(true, said, sample_weight=rows.weight)) for each in figures.values())
-        )
-        for true, said in zip(rows.truth.T, rows.predicted.T, strict=True)
+    measures = (metrics.r2_score, metrics.mean_absolute_error, metrics.root_mean_squared_error)
+    figures = [
+        measure(rows.truth, rows.predicted, sample_weight=rows.weight, multioutput="raw_values")
+        for measure in measures
     ]
-    means = {name: float(np.mean([getattr(each, name) for each in scores])) for name in figures}
-    return NumberEvaluation(n_rows=_counts(rows.weight.sum()), **means, per_target=scores)
+    # R2 of a single row is one NaN for all targets
+    columns = np.stack(np.broadcast_arrays(*figures))
+    targets = [TargetScore(*each) for each in columns.T.tolist()]
+    r2, mae, rmse = columns.mean(axis=1).tolist()
+    return NumberEvaluation(_counts(rows.weight.sum()), r2, mae, rmse, targets)
 
 
 def _class_scores(rows: Predictions, names: list[Any], **options: Any) -> list[ClassScore]:

@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from protopinv.bank import Bank
-from protopinv.solve import Solution, solve_layers
-from protopinv.solve.exact import exact_type
+from protopinv.solve import Solution, exact_type, solve_layers
 
 # So many rows at most are better off with NumPy's products.
 FEW_ROWS = 4

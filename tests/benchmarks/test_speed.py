@@ -18,7 +18,7 @@ from benchmarks.tasks import Rows, Task
 from benchmarks.text import readable
 from benchmarks.timing import Machine, crossing, exponent, measure_machine, medians
 from protopinv.errors import ConfigError
-from protopinv.kernels.bfloat16 import fast_bfloat16
+from protopinv.kernels import fast_bfloat16
 
 
 def test_works_take_turns_and_the_first_round_is_not_counted() -> None:

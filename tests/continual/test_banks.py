@@ -8,14 +8,13 @@ from torch import Generator
 
 from protopinv.bank import Bank, population, start_bank
 from protopinv.continual.banks import (
-    answers,
     grown,
     hidden_of,
     importances,
     left_with,
+    mean_outputs,
     widened,
     with_outputs,
-    without_output,
 )
 from protopinv.network import Architecture
 
@@ -44,8 +43,8 @@ def test_a_prototype_is_worth_what_leaving_it_out_changes() -> None:
     for member, number in ((0, 3), (1, 19)):
         alone = bank.members([member])
         kept = torch.tensor([[i for i in range(20) if i != number]])
-        moved = answers(left_with(alone, kept), ARCHITECTURE, ROWS)
-        change = (moved - answers(alone, ARCHITECTURE, ROWS)).square().mean().sqrt()
+        moved = mean_outputs(left_with(alone, kept), ARCHITECTURE, ROWS)
+        change = (moved - mean_outputs(alone, ARCHITECTURE, ROWS)).square().mean().sqrt()
         torch.testing.assert_close(worth[member, number], change)
 
 
@@ -58,9 +57,9 @@ def test_it_does_not_matter_how_many_are_weighed_at_once(monkeypatch: pytest.Mon
 def test_without_what_matters_least_less_changes_than_without_what_matters_most() -> None:
     bank = banks(1, 40)
     order = importances(bank, ARCHITECTURE, ROWS).argsort(1, descending=True)
-    before = answers(bank, ARCHITECTURE, ROWS)
+    before = mean_outputs(bank, ARCHITECTURE, ROWS)
     best, worst = (
-        (answers(left_with(bank, kept), ARCHITECTURE, ROWS) - before).square().mean()
+        (mean_outputs(left_with(bank, kept), ARCHITECTURE, ROWS) - before).square().mean()
         for kept in (order[:, :36], order[:, 4:])
     )
     assert best < worst / 4
@@ -71,17 +70,17 @@ def test_prototypes_that_say_what_the_network_says_change_little() -> None:
     inputs = torch.stack([ROWS[:5], ROWS[5:10]])
     more = grown(bank, inputs, *hidden_of(bank, ARCHITECTURE, inputs))
     assert more.n_prototypes == 25
-    before, after = (answers(each, ARCHITECTURE, ROWS) for each in (bank, more))
+    before, after = (mean_outputs(each, ARCHITECTURE, ROWS) for each in (bank, more))
     assert (after - before).square().mean().sqrt() < 0.1 * before.std()
 
 
 def test_outputs_move_to_their_places_and_back() -> None:
     bank = banks()
     wider = with_outputs(bank, torch.tensor([0, 2, 3]), 4)
-    before, after = (answers(each, ARCHITECTURE, ROWS) for each in (bank, wider))
+    before, after = (mean_outputs(each, ARCHITECTURE, ROWS) for each in (bank, wider))
     torch.testing.assert_close(after[:, [0, 2, 3]], before)
     assert after[:, 1].mean() < before.mean()
-    assert torch.equal(without_output(wider, 1).outputs, bank.outputs)
+    assert torch.equal(wider.outputs[:, :, [0, 2, 3]], bank.outputs)
 
 
 @pytest.mark.parametrize("learned", [False, True], ids=["plain", "learned scale"])
@@ -92,5 +91,5 @@ def test_a_wider_bank_answers_as_before_whatever_the_new_features_are(learned: b
     rows[:, places] = ROWS
     wider = widened(bank, places, 6)
     torch.testing.assert_close(
-        answers(wider, ARCHITECTURE, rows), answers(bank, ARCHITECTURE, ROWS)
+        mean_outputs(wider, ARCHITECTURE, rows), mean_outputs(bank, ARCHITECTURE, ROWS)
     )

@@ -8,9 +8,18 @@ import torch
 from torch import Generator
 
 from protopinv.bank import start_bank
-from protopinv.continual.replay import Call, New, State
-from protopinv.continual.update import LEAST_PASSES, MOST_RATE, gentle, scheduled
+from protopinv.continual.update import (
+    LEAST_PASSES,
+    MOST_RATE,
+    Call,
+    LearnOptions,
+    New,
+    Settings,
+    gentle,
+    scheduled,
+)
 from protopinv.memory import Memory, begin_memory
+from protopinv.model import Model
 from protopinv.objective import Numbers
 from protopinv.train.config import TrainConfig
 
@@ -47,7 +56,15 @@ def test_the_rate_falls_as_rows_add_up_and_has_a_bound(n_new: int) -> None:
     assert rates[2] <= rates[1]
 
 
-def call(mass: float, n_new: int, *, unlike: float, is_known: bool = True) -> Call:
+def call(
+    config: TrainConfig,
+    mass: float,
+    n_new: int,
+    *,
+    unlike: float,
+    is_known: bool = True,
+    batch_is_free: bool = True,
+) -> Call:
     Z = torch.zeros(n_new, 3, dtype=torch.float64)
     targets = torch.zeros(n_new, 1, dtype=torch.float64)
     bank = start_bank(
@@ -59,10 +76,12 @@ def call(mass: float, n_new: int, *, unlike: float, is_known: bool = True) -> Ca
         ridge=[0.1] * 2,
         learn_ridge=[False] * 2,
     )
-    state = State(bank, memory(mass, mass), Numbers.of(np.eye(2), None, "squared"))
+    objective, old = Numbers.of(np.eye(2), None, "squared"), memory(mass, mass)
+    model = Model(objective, None, None, TrainConfig(), None, 3, bank=bank, memory=old)
     return Call(
-        state,
+        model,
         New(Z, targets, torch.ones(n_new, dtype=torch.float64)),
+        Settings(config, None, LearnOptions(), batch_is_free),
         torch.zeros(n_new, dtype=torch.long),
         torch.tensor([is_known]),
         torch.tensor([unlike], dtype=torch.float64),
@@ -72,7 +91,7 @@ def call(mass: float, n_new: int, *, unlike: float, is_known: bool = True) -> Ca
 def test_rows_of_elsewhere_are_learned_like_a_new_class() -> None:
     config = TrainConfig(max_epochs=50, warmup_epochs=20, lr=0.05, batch_size=None)
     like, elsewhere, grown = (
-        scheduled(config, call(10_000, 1_000, unlike=u, is_known=known), 1_000, batch_is_free=True)
+        scheduled(call(config, 10_000, 1_000, unlike=u, is_known=known), 1_000)
         for u, known in ((0.0, True), (1.0, True), (0.0, False))
     )
     assert elsewhere == grown
@@ -85,7 +104,8 @@ def test_few_rows_make_several_batches_unless_a_user_says_otherwise(
     *, free: bool, batch: int
 ) -> None:
     config = TrainConfig(batch_size=4_096, max_epochs=50, warmup_epochs=20, lr=0.05)
-    found = scheduled(config, call(1_000, 1_200, unlike=0.0), 1_200, batch_is_free=free)
+    few = call(config, 1_000, 1_200, unlike=0.0, batch_is_free=free)
+    found = scheduled(few, 1_200)
     assert found.batch_size == batch
     assert found.lr < config.lr
     assert found.max_epochs < config.max_epochs

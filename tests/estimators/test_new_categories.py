@@ -9,9 +9,7 @@ import pytest
 import torch
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load, open_rows
-from protopinv.continual.inputs import widened_to
-from protopinv.continual.learning import with_state
-from protopinv.continual.replay import State
+from protopinv.continual.editing import renewed, widened_to
 from protopinv.errors import DataError
 from protopinv.features import Clip
 from protopinv.report import write_report
@@ -89,15 +87,14 @@ def test_a_wider_network_answers_old_rows_as_before(options: dict[str, Any]) -> 
     more = shops(60, 1, "abcde", cities=7)[0]
     table = grown(model.table_, frame_columns(more))
     wider = widened_to(model.model_, table)
-    state = State(wider.prototypes, wider.replay, wider.objective)
-    model.model_ = with_state(wider, state)
+    model.model_ = renewed(wider)
     assert model.network_.sizes[0] == table.n_features == X.shape[1] - 2 + 5 + 7
     np.testing.assert_allclose(outputs(model, X), before, rtol=1e-9, atol=1e-9)
     rows = torch.from_numpy(table.features(table.codes(frame_columns(X))))
     rows = rows if model.front_ is None else model.front_.features(rows)
     new = (wider.features.project(rows) == 0).all(0)
     assert int(new.sum()) == 4
-    drawn, _ = state.memory.drawn(50, torch.Generator().manual_seed(0))
+    drawn, _ = wider.replay.drawn(50, torch.Generator().manual_seed(0))
     assert float(drawn[:, new].abs().max()) < 1e-6
 
 
@@ -212,5 +209,5 @@ def test_files_bring_new_categories_at_once_or_in_pieces(
     monkeypatch.setattr("protopinv.continual.learning.SOURCE_ROWS", 40)
     models[2].partial_fit(open_rows(path, "sold", memory=0))
     assert "4 values" in str(models[2].table_)
-    assert models[2].memory_.parts.rows.sum() == 420
+    assert models[2].memory_.gaussians.rows.sum() == 420
     assert models[2].score(more, more_y) > 0.95

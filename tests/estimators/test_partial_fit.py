@@ -84,7 +84,7 @@ def test_more_rows_of_known_classes_help_and_cost_little(five) -> None:
     assert model.score(X[500:], y[500:]) >= before - 0.01
     assert model.n_iter_ < epochs
     assert model.bank_.n_prototypes == prototypes
-    assert model.memory_.parts.rows.sum() == 500
+    assert model.memory_.gaussians.rows.sum() == 500
 
 
 def test_a_loaded_model_goes_on_as_the_saved_one_does(five, fitted, tmp_path) -> None:
@@ -335,7 +335,7 @@ def test_a_long_source_is_learned_a_piece_at_a_time(five, fitted, tmp_path) -> N
     X, y = five
     model = copied(fitted, tmp_path)
     model.partial_fit(ArrayRows(X[y >= 3], y[y >= 3], memory=0))
-    assert model.memory_.parts.rows.sum() == 1_000
+    assert model.memory_.gaussians.rows.sum() == 1_000
     assert model.score(X, y) > 0.85
 
 
@@ -345,7 +345,7 @@ def test_a_long_source_forgets_once(five, fitted, tmp_path) -> None:
     X, y = X[y < 3], y[y < 3]
     model = copied(fitted, tmp_path)
     model.partial_fit(ArrayRows(X, y, memory=0), decay=0.5)
-    assert float(model.memory_.parts.mass.sum()) == pytest.approx(0.5 * 600 + 600)
+    assert float(model.memory_.gaussians.mass.sum()) == pytest.approx(0.5 * 600 + 600)
 
 
 @pytest.mark.usefixtures("pieces")
@@ -374,7 +374,7 @@ def test_a_piece_that_counts_nothing_is_left_out(five, fitted, tmp_path) -> None
     weight = (np.arange(len(y)) >= 500).astype(float)
     model = copied(fitted, tmp_path)
     model.partial_fit(ArrayRows(X, y, weight, memory=0))
-    assert model.memory_.parts.rows.sum() == 600 + 500
+    assert model.memory_.gaussians.rows.sum() == 600 + 500
     with pytest.raises(DataError, match="Some rows must count"):
         model.partial_fit(ArrayRows(X, y, 0 * weight, memory=0))
 
@@ -478,10 +478,10 @@ def test_copies_of_images_are_no_rows_of_the_memory(five) -> None:
         for copies in (None, ImageCopies(3))
     )
     for name in ("rows", "mass", "mean", "scatter"):
-        one, other = (getattr(m.memory_.parts.whole(3), name) for m in (plain, more))
+        one, other = (getattr(m.memory_.gaussians.by_group(3), name) for m in (plain, more))
         torch.testing.assert_close(one, other)
-    assert float(more.memory_.parts.rows.sum()) == 120
-    assert float(more.memory_.parts.mass.sum()) == pytest.approx(180)
+    assert float(more.memory_.gaussians.rows.sum()) == 120
+    assert float(more.memory_.gaussians.mass.sum()) == pytest.approx(180)
 
 
 def test_a_network_is_merged_once(five, fitted, tmp_path, monkeypatch) -> None:
@@ -492,7 +492,7 @@ def test_a_network_is_merged_once(five, fitted, tmp_path, monkeypatch) -> None:
         merged.append(1)
         return merged_network(*args, **options)
 
-    for module in ("model.fitting", "continual.learning"):
+    for module in ("model.fitting", "continual.editing"):
         monkeypatch.setattr(f"protopinv.{module}.merged_network", counted)
     model.partial_fit(X[y < 3], y[y < 3])
     assert len(merged) == 1
@@ -541,8 +541,8 @@ def test_the_only_class_in_the_memory_is_not_forgotten(blobs) -> None:
     X, y = blobs
     model = ProtoPINVClassifier(n_prototypes=9, hidden_sizes=8, max_epochs=2).fit(X, y)
     for label in (1, 2):  # as a decay near 1 does it
-        parts = model.memory_.parts
-        memory = replace(model.memory_, parts=parts.taken(parts.group != label))
+        gaussians = model.memory_.gaussians
+        memory = replace(model.memory_, gaussians=gaussians.taken(gaussians.group != label))
         model.model_ = replace(model.model_, memory=memory)
     with pytest.raises(DataError, match="while the memory has rows of others"):
         model.forget(0)

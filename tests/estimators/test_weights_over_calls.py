@@ -38,7 +38,7 @@ def three() -> tuple[np.ndarray, np.ndarray]:
 def sums(model) -> list[torch.Tensor]:
     """Mass, mean and scatter of every group, and what a fit has seen."""
     memory = model.memory_
-    groups = memory.parts.whole(memory.n_groups)
+    groups = memory.gaussians.by_group(memory.n_groups)
     return [groups.mass, groups.mean, groups.scatter, torch.tensor(memory.fitted)]
 
 
@@ -65,8 +65,8 @@ def test_a_weight_is_a_number_of_rows_in_every_call(three, frame: bool) -> None:
 def test_heavy_rows_have_their_mass(three) -> None:
     X, y = three
     model = quick().fit(X, y).partial_fit(X[:60], y[:60], sample_weight=np.full(60, 1_000.0))
-    assert float(model.memory_.parts.mass.sum()) == pytest.approx(300 + 60_000)
-    assert float(model.memory_.parts.rows.sum()) == 360
+    assert float(model.memory_.gaussians.mass.sum()) == pytest.approx(300 + 60_000)
+    assert float(model.memory_.gaussians.rows.sum()) == 360
 
 
 def test_the_unit_of_weights_does_not_matter(three) -> None:
@@ -126,7 +126,7 @@ def test_a_class_of_weight_zero_is_never_there(three) -> None:
         assert each.classes_.tolist() == [1, 2]
         each.partial_fit(X, y)
         assert each.classes_.tolist() == [1, 2]
-        assert float(each.memory_.parts.rows.sum()) == 2 * (y > 0).sum()
+        assert float(each.memory_.gaussians.rows.sum()) == 2 * (y > 0).sum()
     alone = quick().fit(X[y > 0], y[y > 0]).partial_fit(X[y > 0], y[y > 0])
     np.testing.assert_allclose(model.predict_proba(X), alone.predict_proba(X), atol=1e-9)
     with pytest.raises(DataError, match="Some rows must count"):
@@ -151,7 +151,7 @@ def test_rows_of_every_kind_are_learned_alike(three, tmp_path) -> None:
     found = {}
     for name, given in ways.items():
         model = quick().partial_fit(*given).partial_fit(*given)
-        assert float(model.memory_.parts.mass.sum()) == pytest.approx(2 * weight.sum())
+        assert float(model.memory_.gaussians.mass.sum()) == pytest.approx(2 * weight.sum())
         rows = frame[list("abcd")] if hasattr(model, "feature_names_in_") else X
         found[name] = model.predict_proba(rows)
     for name, each in found.items():

@@ -11,7 +11,7 @@ from protopinv import ConvStem, ProtoPINVClassifier, load
 from protopinv.data import load_data
 from protopinv.errors import ConfigError, DataError
 from protopinv.features import Stem, fit_stem, map_side
-from protopinv.features.stem import fit_stage, halved, sample_patches, spherical_kmeans, unit
+from protopinv.features.stem import fit_stage, halved, sample_patches, spherical_kmeans
 
 KINDS = ("pca", "kmeans", "random")
 
@@ -91,8 +91,8 @@ def test_patches_are_pieces_of_the_images(generator: Generator) -> None:
 def test_kmeans_finds_directions_sign_apart(generator: Generator) -> None:
     directions = torch.eye(4)[:3]
     points = directions.repeat(100, 1) * torch.randn(300, 1, generator=generator).sign()
-    noisy = unit(points + 0.05 * torch.randn(300, 4, generator=generator))
-    centres = spherical_kmeans(noisy, unit(directions + 0.3))
+    noisy = torch.nn.functional.normalize(points + 0.05 * torch.randn(300, 4, generator=generator))
+    centres = spherical_kmeans(noisy, torch.nn.functional.normalize(directions + 0.3))
     assert ((centres @ directions.T).abs().amax(dim=1) > 0.99).all()
 
 

@@ -10,15 +10,18 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from protopinv.kernels import adam, head, sweep, verdict
+from protopinv.kernels import head, sweep, update
 
 FLOATS, ROUGH, LONGS, FLAGS = "*fp32", "*bf16", "*i64", "*i1"
 # By the name of an argument, which means the same in every kernel of a module.
 TYPES = {
     head: {"Z": ROUGH, "W": ROUGH, "G": ROUGH, "Y": LONGS, "scale": "fp32", "smoothing": "fp32"},
     sweep: {"eps": "fp32"},
-    adam: {"SKIP": FLAGS, **dict.fromkeys(("beta1", "beta2", "eps"), "fp32")},
-    verdict: {"FAILURES": LONGS, "SKIP": FLAGS, "tolerance": "fp32"},
+    update: {
+        "FAILURES": LONGS,
+        "SKIP": FLAGS,
+        **dict.fromkeys(("beta1", "beta2", "eps", "tolerance"), "fp32"),
+    },
 }
 
 
@@ -38,16 +41,16 @@ def main() -> None:
     work: list[tuple[Any, Any, dict[str, Any]]] = []
     for activation in ("relu", "gelu"):
         chosen = {"K": 16, "ACTIVATION": activation}
-        counted = {"WEIGHED": activation == "gelu", "OWN": False}
+        counted = {"WEIGHED": activation == "gelu"}
         work.append((head, head._forward, {**chosen, **counted, **tiles}))
         work.append((head, head._backward, {**chosen, **back}))
     for wide in (16, 128):
         work.append((head, head._finish, {"K": wide, **head.finishing(wide)}))
     work.append((sweep, sweep._eliminate, {"B": sweep.BLOCK, "warps": sweep.WARPS}))
     work.append((sweep, sweep._estimate, {"P": 256, "N": 8}))
-    work.append((adam, adam._update, {"B": adam.BLOCK}))
-    work.append((verdict, verdict._square, {"B": verdict.BLOCK}))
-    work.append((verdict, verdict._judge, {"L": 2, "P": 64, "warps": 1}))
+    work.append((update, update._update, {"B": update.UPDATE_BLOCK}))
+    work.append((update, update._square, {"B": update.CHECK_BLOCK}))
+    work.append((update, update._judge, {"L": 2, "P": 64, "warps": 1}))
     for module, kernel, constants in work:
         compiled(module, kernel, **constants)
     sys.stdout.write(str(len(work)))

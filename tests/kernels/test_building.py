@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from protopinv import kernels
 from protopinv.errors import ConfigError
-from protopinv.kernels import building
-from protopinv.kernels.building import LONG_WORK, are_wanted, consider, note_built
+from protopinv.kernels import LONG_WORK, are_wanted, consider, note_built
 
 GPU = torch.device("cuda", 0)
 
@@ -18,10 +18,10 @@ def fresh_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PROTOPINV_KERNELS", "auto")
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _=None: (9, 0))
-    monkeypatch.setitem(building._wanted, "now", False)
-    building._were_built.cache_clear()
+    monkeypatch.setitem(kernels._state, "long", False)
+    kernels._were_built.cache_clear()
     yield tmp_path
-    building._were_built.cache_clear()
+    kernels._were_built.cache_clear()
 
 
 def test_short_fits_go_without_and_long_ones_with_kernels() -> None:
@@ -43,8 +43,8 @@ def test_what_one_process_has_built_the_next_one_takes(
     assert not list(fresh_process.iterdir())  # nothing was taken, so nothing is there
     consider(GPU, LONG_WORK)
     note_built(GPU)
-    monkeypatch.setitem(building._wanted, "now", False)
-    building._were_built.cache_clear()
+    monkeypatch.setitem(kernels._state, "long", False)
+    kernels._were_built.cache_clear()
     assert are_wanted(GPU)
 
 
@@ -52,7 +52,7 @@ def test_all_short_fits_of_a_process_go_the_same_way(monkeypatch: pytest.MonkeyP
     assert not are_wanted(GPU)
     consider(GPU, LONG_WORK)
     note_built(GPU)
-    monkeypatch.setitem(building._wanted, "now", False)
+    monkeypatch.setitem(kernels._state, "long", False)
     assert not are_wanted(GPU)
 
 

@@ -17,10 +17,9 @@ if not torch.cuda.is_available():
 pytest.importorskip("triton", reason="needs Triton, which has no build for this system")
 
 from protopinv.kernels import switched_off, usable
-from protopinv.kernels.adam import adam_update
 from protopinv.kernels.head import last_layer
 from protopinv.kernels.sweep import sweep_inverse
-from protopinv.kernels.verdict import verdict
+from protopinv.kernels.update import adam_update, check_step
 from protopinv.network import ACTIVATIONS
 from protopinv.solve.cholesky import invert
 from protopinv.train.data_pass import IN_PLACE
@@ -60,14 +59,13 @@ def test_the_last_layer_is_that_of_autograd(
 ) -> None:
     Z, W = normal(n, members * h), 0.2 * normal(members, h + 1, k, seed=1)
     weight = None if members == 1 else normal(members, n, seed=2).abs()
-    smoothing = 0.1 if members == 1 else torch.tensor([0.0, 0.1, 0.3], device=DEVICE)
+    smoothing = 0.1 if members == 1 else 0.0
     labels = torch.arange(n, device=DEVICE) % k
     z, w = Z.clone().requires_grad_(), W.clone().requires_grad_()
     hidden = ACTIVATIONS[activation](z).view(n, members, h).transpose(0, 1)
     logs = torch.log_softmax(hidden @ w[:, 1:] + w[:, :1], dim=-1)
-    share = torch.as_tensor(smoothing, device=DEVICE).view(-1, 1)
     right = logs[:, torch.arange(n), labels]
-    losses = -(1 - share) * right - share * logs.mean(-1)
+    losses = -(1 - smoothing) * right - smoothing * logs.mean(-1)
     expected = (losses if weight is None else losses * weight).sum(1) / n
     expected.sum().backward()
     given = {"smoothing": smoothing, "scale": 1 / n}
@@ -132,7 +130,7 @@ def test_a_step_is_judged_as_without_kernels_member_by_member(
     gradients = [torch.ones(2, 2, 3, device=DEVICE), large]
     given = torch.tensor([0.7, loss], device=DEVICE)
     for _ in range(2):
-        skip, report = verdict(given, errors, gradients, counted, tolerance=0.3)
+        skip, report = check_step(given, errors, gradients, counted, tolerance=0.3)
     norm = torch.nn.utils.get_total_norm([g[1] for g in gradients])
     plain = not bool((given[1] + norm).isfinite() & (errors[1] < 0.3).all())
     assert skip.tolist() == [False, plain]

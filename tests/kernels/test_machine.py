@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from protopinv.kernels import _device_can
-from protopinv.kernels.bfloat16 import fast_bfloat16
-from protopinv.kernels.compiler import can_build
+from protopinv.kernels import _device_can, can_build, fast_bfloat16
 
 needs_triton = pytest.mark.skipif(
     not can_build(), reason="needs Triton and what it needs to build here"

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from protopinv.errors import ConfigError
 from protopinv.memory import Memory, begin_memory, least_limit
-from protopinv.memory.memory import TAIL_ROWS
+from protopinv.memory.tail import TAIL_ROWS
 
 N, M, GROUPS = 900, 6, 3
 
@@ -35,7 +35,7 @@ def ones(Z: Tensor) -> Tensor:
 
 def moments(memory: Memory, group: int) -> tuple[Tensor, Tensor, Tensor]:
     """Mass, mean and scatter of a group along the directions, from those of its parts."""
-    parts = memory.parts.taken(memory.parts.group == group)
+    parts = memory.gaussians.taken(memory.gaussians.group == group)
     mass = parts.mass.sum()
     mean = parts.mass @ parts.mean / mass
     off = parts.mean - mean
@@ -115,7 +115,7 @@ def test_directions_are_turned_in_little_room(n_new: int) -> None:
     more = Z[n:], weight[n:]
     with Largest() as largest:
         memory.turned(*more)
-    assert largest.numbers <= max(min(n_new, TAIL_ROWS) * m, memory.parts.scatter.numel())
+    assert largest.numbers <= max(min(n_new, TAIL_ROWS) * m, memory.gaussians.scatter.numel())
 
 
 def test_no_part_has_so_few_rows_that_they_could_be_told() -> None:
@@ -123,9 +123,9 @@ def test_no_part_has_so_few_rows_that_they_could_be_told() -> None:
     for seed in range(5):
         few = rows(seed, n=6)
         memory = memory.added(*few, GROUPS, Generator().manual_seed(seed))
-    assert len(memory.parts) > GROUPS
-    assert float(memory.parts.rows.min()) >= 25
-    assert float(memory.parts.rows.sum()) == N + 30
+    assert len(memory.gaussians) > GROUPS
+    assert float(memory.gaussians.rows.min()) >= 25
+    assert float(memory.gaussians.rows.sum()) == N + 30
 
 
 def test_forgetting_a_group_leaves_the_others_as_if_it_had_never_been() -> None:
@@ -136,13 +136,13 @@ def test_forgetting_a_group_leaves_the_others_as_if_it_had_never_been() -> None:
         torch.testing.assert_close(moments(memory, new)[0], weight[chosen].sum())
         mean = weight[chosen] @ Z[chosen] / weight[chosen].sum()
         torch.testing.assert_close(moments(memory, new)[1], mean)
-    assert memory.parts.group.unique().tolist() == [0, 1]
+    assert memory.gaussians.group.unique().tolist() == [0, 1]
 
 
 def test_groups_can_be_renumbered_when_others_come_between() -> None:
     memory = begun(*rows())
     moved = memory.renumbered(torch.tensor([0, 2, 5]), 6)
-    assert moved.parts.group.unique().tolist() == [0, 2, 5]
+    assert moved.gaussians.group.unique().tolist() == [0, 2, 5]
     torch.testing.assert_close(moved.masses(6)[[0, 2, 5]], memory.masses(3))
 
 
@@ -150,11 +150,11 @@ def test_a_decay_counts_old_rows_less_and_leaves_what_they_are_like() -> None:
     memory = begun(*rows())
     less = memory.weakened(0.25)
     torch.testing.assert_close(less.masses(3), 0.25 * memory.masses(3))
-    torch.testing.assert_close(less.parts.mean, memory.parts.mean)
+    torch.testing.assert_close(less.gaussians.mean, memory.gaussians.mean)
     for seen in (memory, less):
-        covariance = seen.parts.scatter / seen.parts.mass[:, None, None]
+        covariance = seen.gaussians.scatter / seen.gaussians.mass[:, None, None]
         torch.testing.assert_close(
-            covariance, memory.parts.scatter / memory.parts.mass[:, None, None]
+            covariance, memory.gaussians.scatter / memory.gaussians.mass[:, None, None]
         )
 
 
@@ -166,7 +166,7 @@ def test_what_is_forgotten_again_and_again_is_gone() -> None:
         memory = memory.weakened(1e-9)
         generator = Generator().manual_seed(seed)
         memory = memory.added(Z[late], groups[late], weight[late], GROUPS, generator)
-    assert memory.parts.group.unique().tolist() == [2]
+    assert memory.gaussians.group.unique().tolist() == [2]
     drawn, _ = memory.drawn(100, Generator().manual_seed(0))
     assert bool(drawn.isfinite().all())
     torch.testing.assert_close(moments(memory, 2)[0], weight[late].sum(), rtol=1e-6, atol=0)
@@ -198,7 +198,7 @@ def test_turned_directions_keep_what_was_known_along_the_old_ones() -> None:
     torch.testing.assert_close(turned.basis.T @ turned.basis, eye)
     for group in range(GROUPS):
         before, after = (
-            m.basis @ moments(m, group)[1] + m.tail_mean[group] for m in (memory, turned)
+            m.basis @ moments(m, group)[1] + m.tail.mean[group] for m in (memory, turned)
         )
         torch.testing.assert_close(after, before)
 
@@ -229,7 +229,7 @@ def test_tensors_and_back_is_the_identity(limit: int) -> None:
 
 def test_parts_of_a_group_as_one_have_the_sums_of_all_its_rows() -> None:
     memory = begun(*rows())
-    whole = memory.parts.whole(GROUPS + 1)
+    whole = memory.gaussians.by_group(GROUPS + 1)
     for group in range(GROUPS):
         sums = whole.mass[group], whole.mean[group], whole.scatter[group]
         for found, wanted in zip(sums, moments(memory, group), strict=True):
@@ -285,12 +285,12 @@ def test_groups_that_are_favoured_are_drawn_more_often_and_others_not_at_all() -
 
 def test_what_a_fit_has_seen_is_forgotten_with_the_rest() -> None:
     memory = begun(*rows())
-    assert memory.fitted == pytest.approx(float(memory.parts.mass.sum()))
+    assert memory.fitted == pytest.approx(float(memory.gaussians.mass.sum()))
     more = memory.added(*rows(1), GROUPS, Generator().manual_seed(1))
     assert more.fitted == memory.fitted
     assert more.weakened(0.25).fitted == pytest.approx(memory.fitted / 4)
     left = more.without(0).without(0)
-    assert left.fitted <= float(left.parts.mass.sum()) + 1e-9
+    assert left.fitted <= float(left.gaussians.mass.sum()) + 1e-9
 
 
 @pytest.mark.parametrize("limit", [5_000, 80], ids=["all directions", "with a tail"])
@@ -322,11 +322,11 @@ def test_it_does_not_matter_how_many_tails_are_looked_at_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = begun(*rows(), limit=80)
-    monkeypatch.setattr("protopinv.memory.memory.TAIL_ROWS", 7)
+    monkeypatch.setattr("protopinv.memory.tail.TAIL_ROWS", 7)
     apart = begun(*rows(), limit=80)
-    assert whole.tail_scatter is not None
-    torch.testing.assert_close(apart.tail_mean, whole.tail_mean)
-    torch.testing.assert_close(apart.tail_scatter, whole.tail_scatter)
+    assert whole.tail is not None
+    torch.testing.assert_close(apart.tail.mean, whole.tail.mean)
+    torch.testing.assert_close(apart.tail.scatter, whole.tail.scatter)
 
 
 def uncorrelated() -> tuple[Tensor, Tensor, Tensor]:

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from protopinv.solve import FORMS, ridge_solve, spread
-from protopinv.solve.exact import exact_type
+from protopinv.solve import FORMS, exact_type, ridge_solve, spread
 
 CUDA, CPU = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
 

@@ -1,17 +1,20 @@
-"""Banks that grow, shrink, gain inputs and outputs, and what they answer to projected rows."""
+"""Banks that grow, shrink, gain inputs and outputs; and their outputs for projected rows."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Generator, Tensor
 
 from protopinv.bank import Bank
+from protopinv.memory import Memory
 from protopinv.network import ACTIVATIONS, Architecture, solve_weights
 
 # Rows that are sent through a network at once, and numbers of banks that are solved at once.
 ROWS, NUMBERS = 8_192, 2**23
+# Drawn rows on which prototypes are weighed.
+WEIGHED_ROWS = 500
 
 
 def through(
@@ -25,10 +28,10 @@ def through(
     return layers
 
 
-def answers(
+def mean_outputs(
     bank: Bank, architecture: Architecture, Z: Float[Tensor, "n d"]
 ) -> Float[Tensor, "n k"]:
-    """The mean of the outputs of all members, as they are trained: before any unit or sharpness."""
+    """The mean of the outputs of all members, as they are trained: not calibrated, in no unit."""
     pieces = (through(bank, architecture, piece)[-1].mean(0) for piece in Z.split(ROWS))
     return torch.cat(list(pieces))
 
@@ -50,28 +53,18 @@ def grown(
     outputs: Float[Tensor, "m c k"],
 ) -> Bank:
     """With more prototypes after those there are."""
-    return replace(
-        bank,
-        inputs=torch.cat([bank.inputs, inputs.to(bank.inputs)], 1),
-        hidden=tuple(
-            torch.cat([H, more.to(H)], 1) for H, more in zip(bank.hidden, hidden, strict=True)
-        ),
-        outputs=torch.cat([bank.outputs, outputs.to(bank.outputs)], 1),
-    )
+    old, new = (bank.inputs, *bank.hidden, bank.outputs), (inputs, *hidden, outputs)
+    first, *inner, last = (torch.cat([a, b.to(a)], 1) for a, b in zip(old, new, strict=True))
+    return replace(bank, inputs=first, hidden=tuple(inner), outputs=last)
 
 
-def left_with(bank: Bank, kept: Int[Tensor, "m c"]) -> Bank:
+def left_with(bank: Bank, chosen: Int[Tensor, "m c"]) -> Bank:
     """These prototypes of every member alone."""
-
-    def chosen(tensor: Tensor) -> Tensor:
-        return tensor.gather(1, kept[:, :, None].expand(-1, -1, tensor.shape[2]))
-
-    return replace(
-        bank,
-        inputs=chosen(bank.inputs),
-        hidden=tuple(map(chosen, bank.hidden)),
-        outputs=chosen(bank.outputs),
+    inputs, *hidden, outputs = (
+        each.gather(1, chosen[:, :, None].expand(-1, -1, each.shape[2]))
+        for each in (bank.inputs, *bank.hidden, bank.outputs)
     )
+    return replace(bank, inputs=inputs, hidden=tuple(hidden), outputs=outputs)
 
 
 def ends_of(bank: Bank) -> tuple[float, float]:
@@ -81,8 +74,6 @@ def ends_of(bank: Bank) -> tuple[float, float]:
 
 def with_outputs(bank: Bank, places: Int[Tensor, " k"], n_outputs: int) -> Bank:
     """Output i is output ``places[i]`` of ``n_outputs``; prototypes deny the others."""
-    if len(places) == n_outputs and bool((places == torch.arange(n_outputs)).all()):
-        return bank
     low, _ = ends_of(bank)
     outputs = bank.outputs.new_full((*bank.outputs.shape[:2], n_outputs), low)
     outputs[:, :, places] = bank.outputs
@@ -92,8 +83,8 @@ def with_outputs(bank: Bank, places: Int[Tensor, " k"], n_outputs: int) -> Bank:
 def widened(bank: Bank, places: Int[Tensor, " d"], n_features: int) -> Bank:
     """Feature i is feature ``places[i]`` of ``n_features``; in the others prototypes are zero.
 
-    So is the solved weight of such a feature, and rows are answered as before. (Nearly as before
-    with ``normalize_inputs``, whose unit is a mean over features.)
+    So is the solved weight of such a feature, and outputs are as before. (Nearly as before with
+    ``normalize_inputs``, whose unit is a mean over features.)
     """
     inputs = bank.inputs.new_zeros(*bank.inputs.shape[:2], n_features)
     inputs[:, :, places] = bank.inputs
@@ -104,10 +95,22 @@ def widened(bank: Bank, places: Int[Tensor, " d"], n_features: int) -> Bank:
     return replace(bank, inputs=inputs, scale=scale)
 
 
-def without_output(bank: Bank, output: int) -> Bank:
-    """The same bank, never asked for this output."""
-    kept = torch.arange(bank.outputs.shape[2]) != output
-    return replace(bank, outputs=bank.outputs[:, :, kept])
+def shrunk(
+    bank: Bank,
+    architecture: Architecture,
+    memory: Memory,
+    n_prototypes: int,
+    generator: Generator,
+    *,
+    n_frozen: int = 0,
+) -> Bank:
+    """With the prototypes that matter most, in the order they had; frozen ones stay."""
+    if bank.n_prototypes <= n_prototypes:
+        return bank
+    worth = importances(bank, architecture, memory.drawn(WEIGHED_ROWS, generator)[0])
+    worth[:, :n_frozen] = torch.inf
+    best = worth.argsort(1, descending=True)[:, :n_prototypes]
+    return left_with(bank, best.sort(1).values)
 
 
 def importances(
@@ -118,11 +121,11 @@ def importances(
     # row i names all but prototype i
     others = torch.arange(p).expand(p, p)[~torch.eye(p, dtype=torch.bool)].view(p, p - 1)
     size = max(1, NUMBERS // (p * max(bank.inputs.shape[2], *(H.shape[2] for H in bank.hidden))))
-    found = []
+    moves = []
     for member in range(bank.n_members):
-        whole = through(bank.members([member]), architecture, Z)[-1]
-        for kept in others.split(size):
-            fewer = left_with(bank.members([member] * len(kept)), kept)
-            moved = through(fewer, architecture, Z)[-1] - whole
-            found.append(moved.double().square().mean((1, 2)).sqrt())
-    return torch.cat(found).view(bank.n_members, p)
+        outputs = through(bank.members([member]), architecture, Z)[-1]
+        for chosen in others.split(size):
+            fewer = left_with(bank.members([member] * len(chosen)), chosen)
+            moved = through(fewer, architecture, Z)[-1] - outputs
+            moves.append(moved.double().square().mean((1, 2)).sqrt())
+    return torch.cat(moves).view(bank.n_members, p)

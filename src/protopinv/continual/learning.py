@@ -1,61 +1,38 @@
-"""What a fitted model can still learn and forget, without the rows it was fitted on."""
+"""A fitted model learns from more rows, without those it was fitted on."""
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Generator, Tensor
+from torch import Tensor
 
-from protopinv.continual.banks import answers, grown, hidden_of, with_outputs, without_output
-from protopinv.continual.inputs import in_one_scale, widened_to
-from protopinv.continual.replay import New, State
-from protopinv.continual.update import Settings, shrunk, update
-from protopinv.errors import ConfigError, DataError
-from protopinv.features import FeatureMap
-from protopinv.memory import Memory
-from protopinv.model import FitOptions, Model, merged_network
+from protopinv.continual.editing import in_one_scale, renewed, widened_to, with_classes
+from protopinv.continual.update import LearnOptions, New, Settings, update
+from protopinv.errors import DataError
+from protopinv.model import FitOptions, Model
 from protopinv.model.fitting import memory_named, require_some, shape_of
 from protopinv.model.warm_start import continued, require_same_targets
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.rows import MemoryRows, Piece, RowSource, concatenated
 from protopinv.tables.rows import encode_grown, grow_table
 from protopinv.train.config import TrainConfig, is_auto
-from protopinv.train.data import class_factors, data_of_arrays
-from protopinv.train.loop import Observer
+from protopinv.train.data import class_factors
 from protopinv.train.machine import threads_for
 from protopinv.train.progress import progress
 from protopinv.train.resolve import have_one_unit, resolved
-from protopinv.train.rows import Rows
 from protopinv.train.streamed import View
 from protopinv.train.survey import check_features, mass_of, rows_a_piece
-from protopinv.train.targets import classes_of, few, label_names
+from protopinv.train.targets import ListedLabels, few, label_names
 from protopinv.train.training import Job
 
 # Rows of a long source that are learned at a time.
 SOURCE_ROWS = 50_000
 # Scaled numbers beyond this cannot be squared and added up.
 LARGEST_ROW = 1e150
-# Drawn rows on which a change is measured.
-JUDGED_ROWS = 5_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class LearnOptions:
-    """How to learn from more rows.
-
-    ``decay`` is the share of the replay memory to forget first. ``classes`` are all there may be,
-    if a user lists them. Predictions of numbers are ``bounded`` by the targets so far.
-    """
-
-    decay: float = 0.0
-    observer: Observer | None = None
-    max_prototypes: int | None = None
-    classes: NDArray[Any] | None = None
-    bounded: bool = True
 
 
 def learn(
@@ -99,58 +76,53 @@ def _learn(
     model: Model, rows: RowSource, config: TrainConfig, options: FitOptions, how: LearnOptions
 ) -> Model:
     """The model after rows that are in memory."""
-    bank, memory = model.prototypes, model.replay
+    n_inputs = model.prototypes.inputs.shape[2]
+    model, X, y, weight, factors = _opened(model, rows, options, how)
+    n_groups, batch_is_free = model.objective.n_groups, is_auto(config.batch_size)
+    shape = shape_of(len(X), X.shape[1], n_groups, options.device, have_one_unit(X))
+    config = replace(continued(config, model), early_stopping=False)
+    config = resolved(replace(config, image_shape=model.config.image_shape), shape)
+    config = replace(config, label_smoothing=model.config.label_smoothing)
+    started = time.perf_counter()
+    with (
+        progress(enabled=options.verbose, also=how.observer) as observer,
+        memory_named(),
+        threads_for(shape, model.objective.n_outputs, config, options.device),
+    ):
+        seen = _as_seen(model, X, y, weight, config, options.device)
+        model, Z = in_one_scale(model, seen.Z, seen.weight)
+        seconds = lambda: time.perf_counter() - started  # noqa: E731
+        job = Job(options.seed, options.device, seconds, observer=observer)
+        is_wider = model.prototypes.inputs.shape[2] != n_inputs
+        settings = Settings(config, job, how, batch_is_free, is_wider, factors)
+        model = update(model, replace(seen, Z=Z), settings)
+    if model.history.ending == "interrupted":
+        raise KeyboardInterrupt
+    return renewed(model)
+
+
+def _opened(
+    model: Model, rows: RowSource, options: FitOptions, how: LearnOptions
+) -> tuple[Model, NDArray[Any], NDArray[Any], NDArray[np.float64] | None, Tensor | None]:
+    """The model with inputs, outputs and memory for more rows; those that count; class factors."""
+    memory, old = model.replay, model.table
     X, y, weight = rows.load()
-    table, old = None, model.table
     if old is not None:
         table, X = grow_table(old, X)
     counts = _that_count(y, weight, options.class_weight)
     X, y, weight = X[counts], y[counts], None if weight is None else weight[counts]
     model = _for_targets(model, y, how)
-    objective = model.objective
     factors = _class_factors(model, y, weight, options.class_weight)
-    if table is not None and old is not None:
-        table, X = encode_grown(old, table, X, _columns(objective, y), weight)
+    if old is not None:
+        table, X = encode_grown(old, table, X, _columns(model.objective, y), weight)
         model = widened_to(model, table)
     limit = memory.limit if options.memory == 0 else options.memory
-    n_rows = round(float(memory.parts.rows.sum())) + len(X)
-    memory = model.replay.limited(limit, n_rows, objective.n_groups)
-    shape = shape_of(len(X), X.shape[1], objective.n_groups, options.device, have_one_unit(X))
-    learning = replace(continued(config, model), image_shape=model.config.image_shape)
-    learning = resolved(replace(learning, early_stopping=False), shape)
-    learning = replace(learning, label_smoothing=model.config.label_smoothing)
-    started = time.perf_counter()
-    with (
-        progress(enabled=options.verbose, also=how.observer) as observer,
-        memory_named(),
-        threads_for(shape, objective.n_outputs, learning, options.device),
-    ):
-        new = _seen(model, X, y, weight, learning, options.device)
-        state = State(
-            model.prototypes, memory, objective, model.n_frozen, model.last_bank, model.n_calls
-        )
-        features, state, Z = in_one_scale(model.features, state, new.Z, new.weight, model.config)
-        settings = Settings(
-            learning,
-            Job(
-                options.seed,
-                options.device,
-                lambda: time.perf_counter() - started,
-                observer=observer,
-            ),
-            batch_is_free=is_auto(config.batch_size),
-            is_wider=model.prototypes.inputs.shape != bank.inputs.shape,
-            decay=how.decay,
-            factors=factors,
-            max_prototypes=how.max_prototypes,
-        )
-        state, history = update(state, replace(new, Z=Z), settings)
-    if history.ending == "interrupted":
-        raise KeyboardInterrupt
-    return with_state(replace(model, features=features, history=history), state)
+    n_rows = round(float(memory.gaussians.rows.sum())) + len(X)
+    memory = model.replay.limited(limit, n_rows, model.objective.n_groups)
+    return replace(model, memory=memory), X, y, weight, factors
 
 
-def _seen(
+def _as_seen(
     model: Model,
     X: NDArray[Any],
     y: NDArray[Any],
@@ -162,48 +134,14 @@ def _seen(
     front = None if model.front is None else model.front.to(device)
     exact = getattr(torch, config.dtype)
     view = View(front, model.features.to(device), model.objective, exact, device)
-    data = data_of_arrays(X, y, model.objective, weight).placed(device)
-    rows, _, _ = data.rows(view)
-    if not isinstance(rows, Rows):
-        raise AssertionError("rows are in memory")
-    if not bool((rows.X.abs() <= LARGEST_ROW).all()):
+    Z = view.inputs([(X, None)])
+    if not bool((Z.abs() <= LARGEST_ROW).all()):
         raise DataError(
             "Rows must be of a size like those of the fit. Some of these are too large to be "
             "squared once they are scaled as those were. Leave them out, or fit again."
         )
     mass = np.ones(len(X)) if weight is None else weight
-    return New(rows.X, rows.y, torch.from_numpy(mass).to(device))
-
-
-def with_state(model: Model, state: State) -> Model:
-    """The model with these banks and this replay memory, and the network they make."""
-    fault = state.memory.fault(model.features.n_components, state.objective.n_outputs)
-    if fault is not None:
-        raise DataError(
-            f"A model must be of a kind that can be saved and learn further. Here {fault}. Scale "
-            "the rows, or fit again."
-        )
-    config = replace(model.config, n_prototypes=state.bank.n_prototypes)
-    features = without_ignored(model.features, state.memory)
-    return replace(
-        model,
-        network=merged_network(state.bank, features, state.objective, config, model.calibration),
-        objective=state.objective,
-        config=config,
-        bank=state.bank,
-        memory=state.memory,
-        last_bank=state.last,
-        n_calls=state.n_calls,
-        n_frozen=state.n_frozen,
-    )
-
-
-def without_ignored(features: FeatureMap, memory: Memory) -> FeatureMap:
-    """The feature map without the directions that the network ignores since a class was added."""
-    if not memory.is_cut or memory.basis is None:
-        return features
-    inside = memory.basis @ memory.basis.T
-    return replace(features, basis=inside if features.basis is None else features.basis @ inside)
+    return New(Z, view.targets([(y, None)]), torch.from_numpy(mass).to(device))
 
 
 def _that_count(
@@ -225,7 +163,7 @@ def _for_targets(model: Model, y: NDArray[Any], how: LearnOptions) -> Model:
     if isinstance(objective, Classes):
         labels = _labels(model, objective, y, how.classes)
         is_closed = model.is_closed or how.classes is not None
-        return replace(_with_classes(model, objective, labels), is_closed=is_closed)
+        return replace(with_classes(model, objective, labels), is_closed=is_closed)
     if how.classes is not None:
         raise DataError(
             "classes lists the classes of one class a row. y has several labels. Leave it out."
@@ -252,14 +190,9 @@ def _labels(
             f"This model has one class a row. y has {y.shape[1]} columns. Give one of them."
         )
     if listed is not None:
-        classes = np.union1d(objective.labels, listed)
-        unlisted = np.setdiff1d(y, classes)
-        if len(unlisted):
-            raise DataError(
-                f"classes must list every class of y: {few(classes.tolist())}. y holds "
-                f"{few(unlisted.tolist())} too. Add these to classes, or leave it out."
-            )
-        return classes
+        counts = ListedLabels(np.union1d(objective.labels, listed))
+        counts.add(y, np.ones(len(y)), "y")
+        return counts.objective().labels
     if (y.dtype.kind in "OU") != (objective.labels.dtype.kind in "OU"):
         raise DataError(
             f"Labels must be of one kind: this model has {few(objective.labels.tolist())}. y "
@@ -272,16 +205,6 @@ def _labels(
             f"{few(new.tolist())}. List these in classes to have them learned."
         )
     return np.union1d(objective.labels, new) if len(new) else objective.labels
-
-
-def _with_classes(model: Model, objective: Classes, labels: NDArray[Any]) -> Model:
-    """The model with an output for every class, in their order."""
-    if len(labels) == objective.n_outputs:
-        return model
-    places = torch.from_numpy(np.searchsorted(labels, objective.labels))
-    bank = with_outputs(model.prototypes, places, len(labels))
-    memory = model.replay.renumbered(places, len(labels))
-    return replace(model.with_bank(bank), memory=memory, objective=classes_of(labels))
 
 
 def _class_factors(
@@ -312,100 +235,3 @@ def _columns(objective: Objective, y: NDArray[Any]) -> dict[str, NDArray[np.floa
         # labels that are whole may have been integers when the table was made
         names.append([str(int(label)) for label in objective.labels.tolist()])
     return {name: column for each in names for name, column in zip(each, columns, strict=True)}
-
-
-@dataclass(frozen=True)
-class Pruned:
-    """How many prototypes every bank had and has, and what their removal cost.
-
-    ``change`` is how far outputs for rows drawn from the replay memory moved, root mean square, in
-    standard deviations of the outputs; ``agreement`` is the share of these rows with the same
-    prediction as before: the same class, the same labels, a number within a tenth of a deviation.
-    """
-
-    n_before: int
-    n_prototypes: int
-    change: float
-    agreement: float
-
-
-def grow(model: Model, n: int, seed: int) -> Model:
-    """The model with ``n`` more prototypes in every bank, at rows drawn from the replay memory."""
-    require_count("n", n, 1)
-    bank, architecture = model.prototypes, model.config.architecture
-    members, generator = bank.n_members, Generator().manual_seed(seed)
-    drawn, _ = model.replay.drawn(max(n * members * 10, 100), generator)
-    picked = torch.randperm(len(drawn), generator=generator)[: n * members]
-    inputs = drawn[picked].view(members, n, -1)
-    bank = grown(bank, inputs, *hidden_of(bank, architecture, inputs))
-    return with_state(model, State(bank, model.replay, model.objective, model.n_frozen))
-
-
-def freeze(model: Model, n: int | None = None) -> Model:
-    """The model with the first ``n`` prototypes of every bank fixed; None: all, 0: none."""
-    bank = model.prototypes
-    n = bank.n_prototypes if n is None else n
-    require_count("n", n, 0)
-    return replace(model, n_frozen=min(n, bank.n_prototypes), last_bank=None)
-
-
-def prune(model: Model, n_prototypes: int, seed: int) -> tuple[Model, Pruned]:
-    """The model with so many prototypes in every bank, the most important, and what that cost."""
-    require_count("n_prototypes", n_prototypes, 1)
-    bank, memory, architecture = model.prototypes, model.replay, model.config.architecture
-    generator, n_frozen = Generator().manual_seed(seed), min(model.n_frozen, n_prototypes)
-    smaller = shrunk(bank, memory, n_prototypes, model.config, generator, n_frozen=n_frozen)
-    rows = memory.drawn(JUDGED_ROWS, generator)[0].double()
-    before, after = (answers(each, architecture, rows) for each in (bank, smaller))
-    cost = _moved(before, after, model.objective)
-    pruned = Pruned(bank.n_prototypes, smaller.n_prototypes, *cost)
-    return with_state(model, State(smaller, memory, model.objective, n_frozen)), pruned
-
-
-def _moved(before: Tensor, after: Tensor, objective: Objective) -> tuple[float, float]:
-    """How far outputs moved, in deviations, and the share of rows with the same prediction."""
-    deviation = float(before.std(0, correction=0).square().mean().sqrt())
-    change = float((after - before).square().mean().sqrt()) / (deviation or 1.0)
-    if objective.are_odds:
-        old, new = (objective.decode(each.numpy()) for each in (before, after))
-        same = np.asarray(old == new).reshape(len(before), -1).all(1)
-        return change, float(same.mean())
-    near = (after - before).abs() <= 0.1 * before.std(0, correction=0)
-    return change, float(near.all(1).double().mean())
-
-
-def forget(model: Model, label: Any) -> Model:
-    """The model without a class: its replay memory and its output go, others are as they were.
-
-    Rows of this class have still shaped the hidden units; of the memory nothing of it is left.
-    Training rows in ``examples`` go too, all of them: their classes are not stored.
-    """
-    memory, objective = model.replay, model.objective
-    if not isinstance(objective, Classes):
-        raise ConfigError("A class can be forgotten. This model has several labels a row.")
-    places = np.flatnonzero(objective.labels == label)
-    if not len(places) or objective.n_outputs < 3:
-        raise DataError(
-            "A class of the model can be forgotten while two others are left. Got "
-            f"{label!r}, and there are {few(objective.labels.tolist())}. Choose one of these."
-        )
-    number = int(places[0])
-    memory = memory.without(number)
-    if not len(memory.parts):
-        raise DataError(
-            "A class can be forgotten while the memory has rows of others. That of this model "
-            f"has rows of {few(objective.labels[places].tolist())} alone. Fit again without them."
-        )
-    smaller = classes_of(np.delete(objective.labels, number))
-    bank = without_output(model.prototypes, number)
-    model = replace(model, examples=model.examples[:0].copy())
-    return with_state(model, State(bank, memory, smaller, model.n_frozen))
-
-
-def require_count(name: str, value: Any, least: int) -> None:
-    """Raise ConfigError unless this is a whole number from ``least`` on."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least:
-        raise ConfigError(
-            f"{name} must be a whole number from {least} on. Got {value!r}. Change it."
-        )

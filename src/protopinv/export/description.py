@@ -22,7 +22,7 @@ from protopinv.export.steps import (
     Step,
     operations,
 )
-from protopinv.features import Bent, Squash, Stem
+from protopinv.features import Squash, Stem, TailTransform
 from protopinv.model import Model
 from protopinv.model_file import made_up
 from protopinv.model_file.packing import thin_factors
@@ -172,7 +172,7 @@ def front_steps(model: Model, used: Tensor | None = None) -> Iterator[Step]:
     used = torch.arange(model.n_inputs) if used is None else used
     if len(used) < model.n_inputs:
         yield Pick(used)
-    if isinstance(front, Bent) and bool((chosen := front.chosen[used]).any()):
+    if isinstance(front, TailTransform) and bool((chosen := front.chosen[used]).any()):
         kind = "squash" if isinstance(front, Squash) else "clip"
         centre = torch.where(chosen, front.centre[used], 0.0)
         yield Bend(kind, chosen, _float64(centre), _float64(front.width[used]))

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from protopinv.features import Bent, Clip, Squash
+from protopinv.features import Clip, Squash, TailTransform
 from protopinv.network import ACTIVATIONS
 from protopinv.tables import Date, Table
 from protopinv.tables.parts import Part
 
-CURVES: dict[str, type[Bent]] = {"squash": Squash, "clip": Clip}
+CURVES: dict[str, type[TailTransform]] = {"squash": Squash, "clip": Clip}
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ class Bend(Step):
     width: Tensor
 
     @property
-    def front(self) -> Bent:
+    def front(self) -> TailTransform:
         """The transform with its curve and the inverse of that."""
         return CURVES[self.kind](self.chosen, self.centre, self.width)
 

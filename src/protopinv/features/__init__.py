@@ -1,20 +1,25 @@
 """What stands before the network.
 
-Scaling, PCA and PLS are one affine map that folds away. A front does not: a convolutional stem for
-images, or columns of a table with their tails squashed or clipped.
+Scaling, PCA and PLS are one affine map, which is merged into the network. A front is not: a
+convolutional stem for images, or a tail transform of the columns of a table.
 """
 
 from protopinv.features.distort import Distortion
-from protopinv.features.fit import fit_feature_map, fit_wide_feature_map
-from protopinv.features.map import FeatureMap
+from protopinv.features.map import FeatureMap, fit_feature_map, fit_wide_feature_map
 from protopinv.features.moments import Moments, measure_moments, moments_of_chunk
-from protopinv.features.squash import Bent, Clip, Squash, fit_clip, fit_squash, weighted_quantiles
 from protopinv.features.stem import Stem, fit_stem, map_side
+from protopinv.features.tails import (
+    Clip,
+    Squash,
+    TailTransform,
+    fit_clip,
+    fit_squash,
+    weighted_quantiles,
+)
 
-Front = Stem | Bent
+Front = Stem | TailTransform
 
 __all__ = [
-    "Bent",
     "Clip",
     "Distortion",
     "FeatureMap",
@@ -22,6 +27,7 @@ __all__ = [
     "Moments",
     "Squash",
     "Stem",
+    "TailTransform",
     "fit_clip",
     "fit_feature_map",
     "fit_squash",

@@ -50,7 +50,7 @@ class Moments:
         )
 
     def to(self, device: torch.device | str) -> "Moments":
-        """The same elsewhere."""
+        """The moments on another device."""
         parts = (self.x_mean, self.y_mean, self.x_scatter, self.xy_scatter)
         return Moments(self.n, *(part.to(device) for part in parts))
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from protopinv.features.fit import with_signs
+from protopinv.features.map import with_signs
 
 Images = Float[Tensor, "n c h w"]
 
@@ -61,9 +61,9 @@ class Stage:
         variance = (means[1] - means[0].square()).clamp_min(0)
         return (variance + self.floor).rsqrt()
 
-    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Stage":
-        """The same stage elsewhere."""
-        return Stage(*(t.to(device, dtype) for t in (self.filters, self.floor)))
+    def to(self, device: torch.device | str) -> "Stage":
+        """The stage on another device."""
+        return Stage(self.filters.to(device), self.floor.to(device))
 
 
 @dataclass(frozen=True)
@@ -106,35 +106,28 @@ class Stem:
         Z = self.images(X)
         for stage in self.stages[:-1]:
             Z = stage(Z, halved)
-        return self.stages[-1](
-            Z, partial(functional.adaptive_avg_pool2d, output_size=self.pool)
-        ).flatten(1)
+        fields = partial(functional.adaptive_avg_pool2d, output_size=self.pool)
+        return self.stages[-1](Z, fields).flatten(1)
 
     def features(self, X: Tensor) -> Float[Tensor, "n f"]:
-        """The same from rows of any number type, in float64; the filters work in float32."""
+        """Features in float64 of rows of any number type; the filters work in float32."""
         return self(X.float()).double()
 
     def images(self, X: Float[Tensor, "n d"]) -> Images:
         """Rows as images, channels first."""
         return X.view(len(X), *self.image_shape).permute(0, 3, 1, 2)
 
-    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Stem":
-        """The same stem elsewhere."""
-        stages = tuple(stage.to(device, dtype) for stage in self.stages)
-        return Stem(self.image_shape, stages, self.pool)
+    def to(self, device: torch.device | str) -> "Stem":
+        """The stem on another device."""
+        return Stem(self.image_shape, tuple(stage.to(device) for stage in self.stages), self.pool)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file."""
-        named = {
-            f"{index}.{name}": getattr(stage, name)
-            for index, stage in enumerate(self.stages)
-            for name in ("filters", "floor")
-        }
-        return {
-            **named,
-            "image_shape": torch.tensor(self.image_shape),
-            "pool": torch.tensor(self.pool),
-        }
+        named: dict[str, Tensor] = {}
+        for index, stage in enumerate(self.stages):
+            named |= {f"{index}.filters": stage.filters, f"{index}.floor": stage.floor}
+        shape, pool = torch.tensor(self.image_shape), torch.tensor(self.pool)
+        return {**named, "image_shape": shape, "pool": pool}
 
     def fault(self) -> str | None:
         """What does not fit together, or None."""
@@ -162,10 +155,9 @@ class Stem:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Stem":
         """The stem that ``tensors`` came from."""
-        n_stages = (len(tensors) - 2) // 2
         stages = tuple(
-            Stage(*(tensors[f"{index}.{name}"] for name in ("filters", "floor")))
-            for index in range(n_stages)
+            Stage(tensors[f"{index}.filters"], tensors[f"{index}.floor"])
+            for index in range((len(tensors) - 2) // 2)
         )
         height, width, channels = tensors["image_shape"].tolist()
         return cls((height, width, channels), stages, int(tensors["pool"]))
@@ -184,12 +176,12 @@ def fit_stem(
     """Filters from patches of these images, stage after stage."""
     stem = Stem(image_shape, (), pool)
     Z = stem.images(X)
-    stages: list[Stage] = []
-    for index, wanted in enumerate(n_filters):
+    for index, n in enumerate(n_filters):
         if index > 0:
-            Z = stages[-1](Z, halved)
-        stages.append(fit_stage(Z, kind, wanted, patch_side(patch, index), generator))
-    return Stem(image_shape, tuple(stages), pool)
+            Z = stem.stages[-1](Z, halved)
+        stage = fit_stage(Z, kind, n, patch_side(patch, index), generator)
+        stem = replace(stem, stages=(*stem.stages, stage))
+    return stem
 
 
 def patch_side(patch: int, stage: int) -> int:
@@ -218,22 +210,20 @@ def fit_stage(Z: Images, kind: str, n_filters: int, size: int, generator: Genera
     if kind == "pca":
         filters = torch.eye(len(values), dtype=P.dtype, device=P.device).flip(0)[:n_filters]
     else:
-        filters = unit(white[:n_filters])
+        filters = functional.normalize(white[:n_filters])
         if kind == "kmeans":
-            filters = spherical_kmeans(unit(white), filters)
+            filters = spherical_kmeans(functional.normalize(white), filters)
     folded = filters @ whiten.T
-    shape = (len(folded), Z.shape[1], size, size)
-    return Stage(folded.view(shape).contiguous(), floor)
+    return Stage(folded.view(-1, Z.shape[1], size, size).contiguous(), floor)
 
 
 def sample_patches(Z: Images, size: int, generator: Generator) -> Float[Tensor, "q f"]:
     """Patches from random places of random images."""
     n, _, height, width = Z.shape
-    draws = [
+    image, top, left = (
         torch.randint(high, (PATCHES,), generator=generator).to(Z.device)
         for high in (n, height - size + 1, width - size + 1)
-    ]
-    image, top, left = draws
+    )
     offsets = torch.arange(size, device=Z.device)
     rows = (top[:, None] + offsets)[:, :, None]
     columns = (left[:, None] + offsets)[:, None, :]
@@ -250,10 +240,5 @@ def spherical_kmeans(points: Float[Tensor, "q f"], centres: Float[Tensor, "m f"]
         sign = similarity.gather(1, nearest[:, None]).sign()
         sums = torch.zeros_like(centres).index_add_(0, nearest, points * sign)
         empty = sums.norm(dim=1) == 0
-        centres = torch.where(empty[:, None], centres, unit(sums))
+        centres = torch.where(empty[:, None], centres, functional.normalize(sums))
     return centres
-
-
-def unit(rows: Float[Tensor, "q f"]) -> Float[Tensor, "q f"]:
-    """Rows of length one."""
-    return torch.nn.functional.normalize(rows, dim=1)

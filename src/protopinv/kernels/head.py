@@ -32,22 +32,10 @@ class LastLayer:
         ``dW`` is (m, 1 + h, k) and ``dz`` (m, h), of which only the last axis must be dense.
         """
         (m, wide, tiles), (_, groups, h, _) = self.sums.shape, self.parts.shape
-        loss = self.sums.new_empty(m)
-        tile = finishing(wide)
-        _finish[(triton.cdiv(h, tile["C"]) + 1, m)](
-            self.sums,
-            self.parts,
-            loss,
-            dW,
-            dz,
-            h,
-            dW.shape[2],
-            dz.stride(0),
-            tiles,
-            groups,
-            K=wide,
-            **tile,
-        )
+        loss, tile = self.sums.new_empty(m), finishing(wide)
+        tensors = (self.sums, self.parts, loss, dW, dz)
+        sizes = (h, dW.shape[2], dz.stride(0), tiles, groups)
+        _finish[(triton.cdiv(h, tile["C"]) + 1, m)](*tensors, *sizes, K=wide, **tile)
         return loss
 
 
@@ -63,15 +51,15 @@ def last_layer(
     weight: Tensor | None,
     activation: str,
     *,
-    smoothing: float | Tensor,
+    smoothing: float,
     scale: float,
 ) -> LastLayer:
     """Z (n, m h), what the activation is given, is replaced by the gradient of the loss in it.
 
     The units of all m members lie side by side in Z. W (m, 1 + h, k) has the bias first. The loss
     is ``scale`` times its sum over rows, each by its ``weight``, which is one row of weights for
-    all members or one each. Smoothing may be one number a member. Products are made in the number
-    type of Z, sums in float32, always in the same order.
+    all members or one each. Products are made in the number type of Z, sums in float32, always in
+    the same order.
     """
     n, (m, h, k) = len(Z), (W.shape[0], W.shape[1] - 1, W.shape[2])
     wide = max(16, triton.next_power_of_2(k + 1))
@@ -80,43 +68,15 @@ def last_layer(
     G = Z.new_empty(m, n, wide)
     sums = torch.empty(m, wide, tiles, device=Z.device)
     parts = torch.empty(m, groups, h, wide, device=Z.device)
-    weights = W.contiguous()
+    weights, sizes = W.contiguous(), (n, h, k)
     counted = sums if weight is None else weight
-    _forward[(tiles, m)](
-        Z,
-        weights,
-        labels,
-        counted,
-        G,
-        sums,
-        n,
-        h,
-        k,
-        0 if len(counted) == 1 else counted.stride(0),
-        scale,
-        smoothing,
-        K=wide,
-        R=ROWS,
-        C=COLUMNS,
-        ACTIVATION=activation,
-        WEIGHED=weight is not None,
-        OWN=isinstance(smoothing, Tensor),
-        num_warps=WARPS,
-    )
-    _backward[(triton.cdiv(h, COLUMNS), groups, m)](
-        Z,
-        weights,
-        G,
-        parts,
-        n,
-        h,
-        k,
-        K=wide,
-        R=ROWS_BACK,
-        C=COLUMNS,
-        ACTIVATION=activation,
-        num_warps=WARPS,
-    )
+    between = 0 if len(counted) == 1 else counted.stride(0)
+    tile = {"K": wide, "C": COLUMNS, "ACTIVATION": activation, "num_warps": WARPS}
+    tensors = (Z, weights, labels, counted, G, sums)
+    numbers = (*sizes, between, scale, smoothing)
+    _forward[(tiles, m)](*tensors, *numbers, R=ROWS, WEIGHED=weight is not None, **tile)
+    blocks = (triton.cdiv(h, COLUMNS), groups, m)
+    _backward[blocks](Z, weights, G, parts, *sizes, R=ROWS_BACK, **tile)
     return LastLayer(sums, parts)
 
 
@@ -157,19 +117,17 @@ def _slope(z, ACTIVATION: tl.constexpr):
 def _forward(
     Z, W, Y, V, G, SUMS, n, h, k, between, scale, smoothing,
     K: tl.constexpr, R: tl.constexpr, C: tl.constexpr, ACTIVATION: tl.constexpr,
-    WEIGHED: tl.constexpr, OWN: tl.constexpr,
+    WEIGHED: tl.constexpr,
 ):  # fmt: skip
     """The gradient in the outputs of a tile of rows, its sums and its loss, of one member."""
     tile = tl.program_id(0)
     member = tl.program_id(1)
     in_row = tl.num_programs(1) * h
     W += member * (1 + h) * k
-    if OWN:
-        smoothing = tl.load(smoothing + member)
     rows = tile * R + tl.arange(0, R)
     inside = rows < n
     classes = tl.arange(0, K)
-    known = classes < k
+    valid = classes < k
     outputs = tl.zeros((R, K), dtype=tl.float32)
     for start in range(0, h, C):
         columns = start + tl.arange(0, C)
@@ -177,17 +135,17 @@ def _forward(
         z = tl.load(Z + in_z, mask=inside[:, None] & (columns[None, :] < h), other=0.0)
         a = _act(z.to(tl.float32), ACTIVATION).to(z.dtype)
         in_w = (1 + columns[:, None]) * k + classes[None, :]
-        w = tl.load(W + in_w, mask=(columns[:, None] < h) & known[None, :], other=0.0)
+        w = tl.load(W + in_w, mask=(columns[:, None] < h) & valid[None, :], other=0.0)
         outputs += tl.dot(a, w.to(z.dtype), input_precision="ieee")
-    outputs += tl.load(W + classes, mask=known, other=0.0).to(tl.float32)[None, :]
-    outputs = tl.where(known[None, :], outputs, float("-inf"))
+    outputs += tl.load(W + classes, mask=valid, other=0.0).to(tl.float32)[None, :]
+    outputs = tl.where(valid[None, :], outputs, float("-inf"))
     outputs -= tl.max(outputs, 1)[:, None]
     powers = tl.exp(outputs)
     total = tl.sum(powers, 1)
-    logs = tl.where(known[None, :], outputs - tl.log(total)[:, None], 0.0)
+    logs = tl.where(valid[None, :], outputs - tl.log(total)[:, None], 0.0)
     label = tl.load(Y + rows, mask=inside, other=0)
     target = tl.where(classes[None, :] == label[:, None], 1.0 - smoothing, 0.0)
-    target += tl.where(known[None, :], smoothing / k, 0.0)
+    target += tl.where(valid[None, :], smoothing / k, 0.0)
     counts = tl.where(inside, scale, 0.0)
     if WEIGHED:
         counts *= tl.load(V + member * between + rows, mask=inside, other=0.0)

@@ -30,17 +30,9 @@ def sweep_inverse(systems: Tensor) -> tuple[Tensor, Tensor]:
             before, after, pivots, sums, n, block, B=BLOCK, num_warps=WARPS
         )
         before, after = after, spare if block == 0 else before
-    error = systems.new_empty(batch)
-    _estimate[(batch,)](
-        pivots,
-        sums,
-        error,
-        n,
-        blocks,
-        torch.finfo(torch.float32).eps,
-        P=triton.next_power_of_2(n),
-        N=triton.next_power_of_2(blocks),
-    )
+    error, eps = systems.new_empty(batch), torch.finfo(torch.float32).eps
+    rounded = {"P": triton.next_power_of_2(n), "N": triton.next_power_of_2(blocks)}
+    _estimate[(batch,)](pivots, sums, error, n, blocks, eps, **rounded)
     return before, error
 
 

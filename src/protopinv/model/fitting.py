@@ -22,7 +22,7 @@ from protopinv.errors import (
     SlowRowsWarning,
     TrainingError,
 )
-from protopinv.kernels.bfloat16 import fast_bfloat16
+from protopinv.kernels import fast_bfloat16
 from protopinv.memory import Memory, begin_memory, least_limit, require_room
 from protopinv.model.model import Model, merged_network
 from protopinv.model.warm_start import continued, continued_objective, require_same_shape

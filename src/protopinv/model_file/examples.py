@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from protopinv.errors import ConfigError
-from protopinv.features import Bent, Stem
+from protopinv.features import Stem, TailTransform
 from protopinv.model import Model
 from protopinv.tables import Category
 from protopinv.tables.columns import Column
@@ -69,7 +69,7 @@ def made_up(model: Model, n: int | None = None) -> Tensor:
         drawn, _ = model.memory.drawn(n, generator)
         noise = NOISE * torch.randn(drawn.shape, generator=generator)
         rows = features.unproject((drawn + noise).to(features.mean))
-    if isinstance(front, Bent):
+    if isinstance(front, TailTransform):
         rows = front.restored(rows)
     return _narrowed(rows if model.image_range is None else rows.clamp(low, high))
 

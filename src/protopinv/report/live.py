@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from protopinv.continual.learning import without_ignored
+from protopinv.continual.editing import without_ignored
 from protopinv.export.description import describe, front_steps
 from protopinv.export.javascript import js_step, write_javascript
 from protopinv.export.text import js_value

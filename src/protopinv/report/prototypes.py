@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from protopinv.features import Bent, FeatureMap, Stem
+from protopinv.features import FeatureMap, Stem, TailTransform
 from protopinv.model import Model
 from protopinv.objective import Labels, Objective
 from protopinv.tables import Category, Date, Number, Table
@@ -60,7 +60,7 @@ def prototypes_of(model: Any, member: int = 0, chosen: Sequence[int] | None = No
     values = rows
     if isinstance(front, Stem):
         values = _seen_alike(front, features, rows.float(), fitted.image_range).double()
-    elif isinstance(front, Bent):
+    elif isinstance(front, TailTransform):
         values = front.restored(rows)
     outputs, n = bank.outputs[places], bank.outputs.shape[1]
     # the scaling that the objective merges into the last layer, of each output by itself

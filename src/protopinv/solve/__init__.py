@@ -1,14 +1,8 @@
 """Ridge regression in closed form, with its derivative. Torch only, silent, no host reads."""
 
-from protopinv.solve.gram import solve_gram
-from protopinv.solve.ridge import (
-    FORMS,
-    LayerSolve,
-    Solution,
-    choose_form,
-    ridge_solve,
-    solve_layers,
-)
+from protopinv.solve.forms import FORMS, choose_form
+from protopinv.solve.products import exact_type
+from protopinv.solve.ridge import LayerSolve, Solution, ridge_solve, solve_layers
 from protopinv.solve.spread import spread
 
 __all__ = [
@@ -16,8 +10,8 @@ __all__ = [
     "LayerSolve",
     "Solution",
     "choose_form",
+    "exact_type",
     "ridge_solve",
-    "solve_gram",
     "solve_layers",
     "spread",
 ]

@@ -1,6 +1,7 @@
 """Solve with symmetric positive definite systems, and say how far the solution may be off."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -15,30 +16,8 @@ CLEARLY_SOLVED = 1e-3
 # With at most this share of columns, triangular solves take less than an explicit inverse.
 THIN = 0.25
 
-
-@dataclass(frozen=True)
-class Inverse:
-    """K^-1 itself.
-
-    With hundreds of right-hand sides a product is several times faster than two triangular solves.
-    """
-
-    inverse: Float[Tensor, "*batch n n"]
-
-    def solve(self, B: Float[Tensor, "*batch n k"]) -> Float[Tensor, "*batch n k"]:
-        """K^-1 B."""
-        return self.inverse @ B
-
-
-@dataclass(frozen=True)
-class Triangular:
-    """L with K = LL', for few right-hand sides on a CPU."""
-
-    factor: Float[Tensor, "*batch n n"]
-
-    def solve(self, B: Float[Tensor, "*batch n k"]) -> Float[Tensor, "*batch n k"]:
-        """K^-1 B."""
-        return torch.cholesky_solve(B, self.factor)
+# K^-1 B from B.
+Solver = Callable[[Tensor], Tensor]
 
 
 def is_thin(n_columns: int, n: int, device: torch.device) -> bool:
@@ -49,25 +28,28 @@ def is_thin(n_columns: int, n: int, device: torch.device) -> bool:
 def factorise_each(
     systems: Float[Tensor, "layers *batch n n"],
     ridges: Float[Tensor, "layers *batch"],
-    columns: list[int],
-) -> tuple[list[Inverse | Triangular], Float[Tensor, "layers *batch"]]:
+    columns: Sequence[int],
+) -> tuple[list[Solver], Float[Tensor, "layers *batch"]]:
     """What solves with each layer's systems, for so many right-hand sides; and the relative errors.
 
-    A system is at least its ridge, so eps tr(K) / ridge bounds the error; where that is not low
-    enough, eps ||K|| ||K^-1|| says more.
+    With hundreds of right-hand sides a product with K^-1 is several times faster than two
+    triangular solves. A system is at least its ridge, so eps tr(K) / ridge bounds the error; where
+    that is not low enough, eps ||K|| ||K^-1|| says more.
     """
-    n = systems.shape[-1]
     if systems.is_cuda:
         inverses, error = invert(systems)
-        return [Inverse(inverse) for inverse in inverses], error
+        return [inverse.matmul for inverse in inverses], error
+    n = systems.shape[-1]
     factor, info = torch.linalg.cholesky_ex(systems)
     trace = systems.diagonal(dim1=-2, dim2=-1).sum(-1)
     bound = trace / ridges * torch.finfo(systems.dtype).eps
     if bool(info.any()) or not float(bound.max()) < CLEARLY_SOLVED:
-        inverses, _, error = _by_cholesky(systems)
-        return [Inverse(inverse) for inverse in inverses], error
-    solvers: list[Inverse | Triangular] = [
-        Triangular(L) if is_thin(k, n, systems.device) else Inverse(torch.cholesky_inverse(L))
+        inverses, _, error = by_cholesky(systems)
+        return [inverse.matmul for inverse in inverses], error
+    solvers: list[Solver] = [
+        partial(torch.cholesky_solve, input2=L)
+        if is_thin(k, n, systems.device)
+        else torch.cholesky_inverse(L).matmul
         for L, k in zip(factor, columns, strict=True)
     ]
     return solvers, bound
@@ -76,30 +58,23 @@ def factorise_each(
 def invert(
     system: Float[Tensor, "*batch n n"],
 ) -> tuple[Float[Tensor, "*batch n n"], Float[Tensor, "*batch"]]:
-    """K^-1 and the relative error of a solution by it, as ``factorise`` has it."""
+    """K^-1 and the relative error of a solution by it, from the kernel where that is faster."""
     if usable(system) and system.dtype == torch.float32 and system.shape[-1] <= MOST_ROWS:
         from protopinv.kernels.sweep import sweep_inverse
 
         inverse, error = sweep_inverse(system.view(-1, *system.shape[-2:]))
         return inverse.view_as(system), error.view(system.shape[:-2])
-    inverse, _, error = _by_cholesky(system)
+    inverse, _, error = by_cholesky(system)
     return inverse, error
 
 
-def factorise(
+def by_cholesky(
     system: Float[Tensor, "*batch n n"],
-) -> tuple[Float[Tensor, "*batch n n"], Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
-    """K^-1 = L^-T L^-1 with K = LL', log det K, and eps ||K|| ||K^-1||.
+) -> tuple[Float[Tensor, "*batch n n"], Float[Tensor, "*batch n n"], Float[Tensor, "*batch"]]:
+    """K^-1 = L^-T L^-1, L with K = LL', and eps ||K|| ||K^-1||.
 
     The last is the relative error of a solution to first order, inf where the factorisation
     failed, from what is at hand anyway; row sums bound the spectral norms, by at most sqrt(n) each.
-    """
-    inverse, factor, error = _by_cholesky(system)
-    return inverse, 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1), error
-
-
-def _by_cholesky(system: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """K^-1, L and the relative error.
 
     Neither ``cholesky_ex`` nor ``solve_triangular`` reads the device from the host or raises;
     ``cholesky_inverse`` does both, and is twice as fast where that does not matter.
@@ -113,10 +88,6 @@ def _by_cholesky(system: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if bool(info.any()):
             factor = torch.where((info == 0)[..., None, None], factor, identity)
         inverse = torch.cholesky_inverse(factor)
-    condition = _row_sum_norm(system) * _row_sum_norm(inverse)
-    error = torch.finfo(system.dtype).eps * condition
+    norm, inverse_norm = (matrix.abs().sum(-1).amax(-1) for matrix in (system, inverse))
+    error = torch.finfo(system.dtype).eps * norm * inverse_norm
     return inverse, factor, torch.where((info == 0) & error.isfinite(), error, torch.inf)
-
-
-def _row_sum_norm(matrix: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch"]:
-    return matrix.abs().sum(-1).amax(-1)

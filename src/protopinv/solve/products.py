@@ -1,4 +1,4 @@
-"""Products of matrices or of batches of them, each the way that is fastest for its shape."""
+"""Products of the solves: exact, whatever a program has chosen for its own, and fast."""
 
 import torch
 from jaxtyping import Float
@@ -8,8 +8,25 @@ from torch import Tensor
 NARROW = 16
 
 
+def exact_type(dtype: torch.dtype) -> torch.dtype:
+    """The type to solve in: float64 for float32 where the process may round that further.
+
+    ``torch.set_float32_matmul_precision`` and ``torch.backends.*.fp32_precision`` let float32
+    products keep 11 or even 8 bits. A Gram matrix made that way is another one: its inverse is off
+    by as many digits as the condition number has, and its estimated error says nothing of that. The
+    settings belong to all threads of the process, so they are read and never changed.
+    """
+    if dtype != torch.float32:
+        return dtype
+    try:
+        is_exact = torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:  # torch refuses to answer once the newer settings say something else
+        is_exact = False
+    return dtype if is_exact else torch.float64
+
+
 def times(A: Float[Tensor, "*batch a b"], B: Float[Tensor, "*batch b c"]) -> Tensor:
-    """A B."""
+    """A B, each the way that is fastest for its shape."""
     if B.shape[-1] <= NARROW and not A.is_cuda:
         return _plain(B.mT, A.mT).mT
     return _plain(A, B)

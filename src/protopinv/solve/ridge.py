@@ -4,7 +4,7 @@ The derivative belongs to the solve, not to the factorisation: differentiating t
 costs more, and through an SVD gives NaN for repeated singular values (duplicate prototypes).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,17 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from protopinv.solve.dual import Dual
-from protopinv.solve.exact import exact_type
-from protopinv.solve.form import Form, Pulled
-from protopinv.solve.primal import Primal
-from protopinv.solve.svd import SVD
-
-FORMS: dict[str, Callable[[Sequence[Tensor], Tensor, Sequence[int]], Form]] = {
-    "dual": Dual,
-    "primal": Primal,
-    "svd": SVD,
-}
+from protopinv.solve.forms import FORMS, Form, Pulled, choose_form
+from protopinv.solve.products import exact_type
 
 
 @dataclass(frozen=True)
@@ -36,11 +27,6 @@ class Solution:
 
     weights: tuple[Tensor, ...]
     error: Float[Tensor, "*members layers"]
-
-
-def choose_form(p: int, d: int) -> str:
-    """The smaller Cholesky system: p by p (dual) or d by d (primal)."""
-    return "dual" if p <= d else "primal"
 
 
 class LayerSolve:
@@ -59,42 +45,37 @@ class LayerSolve:
         form: str = "auto",
         precision: torch.dtype | None = None,
     ) -> None:
-        self._given = designs[0].dtype
-        self._inside = exact_type(precision or self._given)
+        self._outside = designs[0].dtype
+        self._inside = exact_type(precision or self._outside)
         forms = [choose_form(*A.shape[-2:]) if form == "auto" else form for A in designs]
         self._groups: list[tuple[list[int], Form]] = []
-        solved: dict[int, Tensor] = {}
-        errors: dict[int, Tensor] = {}
-        duals: dict[int, Tensor] = {}
+        solved: dict[int, tuple[Tensor, Tensor, Tensor | None]] = {}
         for name in dict.fromkeys(forms):
             layers = [i for i, chosen in enumerate(forms) if chosen == name]
-            factor = FORMS[name](
+            group = FORMS[name](
                 [designs[i].to(self._inside) for i in layers],
                 _chosen(ridges, layers).to(self._inside),
                 [targets[i].shape[-1] for i in layers],
             )
-            weights = factor.weights([targets[i].to(self._inside) for i in layers])
-            self._groups.append((layers, factor))
-            solved.update(zip(layers, weights, strict=True))
-            errors.update(zip(layers, factor.error.unbind(-1), strict=True))
-            duals.update(zip(layers, factor.duals, strict=False))
-        order = range(len(designs))
-        self.weights = [solved[i].to(self._given) for i in order]
-        self.error = (
-            self._groups[0][1].error
-            if len(self._groups) == 1
-            else torch.stack([errors[i] for i in order], dim=-1)
-        )
-        self.duals = [duals.get(i) for i in order]
+            weights = group.weights([targets[i].to(self._inside) for i in layers])
+            self._groups.append((layers, group))
+            duals: list[Tensor | None] = [*group.duals] or [None] * len(layers)
+            solved |= zip(
+                layers, zip(weights, group.error.unbind(-1), duals, strict=True), strict=True
+            )
+        all_weights, errors, all_duals = zip(*(solved[i] for i in range(len(forms))), strict=True)
+        self.weights = [W.to(self._outside) for W in all_weights]
+        self.error = group.error if len(self._groups) == 1 else torch.stack(errors, dim=-1)
+        self.duals: list[Tensor | None] = list(all_duals)
 
     def pullbacks(self, gradients: Sequence[Tensor], *, with_ridge: bool) -> list[Pulled]:
         """From the gradient in W of every layer to those in A, T and the ridge."""
         pulled: dict[int, Pulled] = {}
-        for layers, factor in self._groups:
-            given = [gradients[i].to(self._inside) for i in layers]
-            pulled.update(zip(layers, factor.pullbacks(given, with_ridge=with_ridge), strict=True))
+        for layers, group in self._groups:
+            inside = [gradients[i].to(self._inside) for i in layers]
+            pulled |= zip(layers, group.pullbacks(inside, with_ridge=with_ridge), strict=True)
         return [
-            (dA.to(self._given), dT.to(self._given), d_ridge)
+            (dA.to(self._outside), dT.to(self._outside), d_ridge)
             for dA, dT, d_ridge in (pulled[i] for i in range(len(gradients)))
         ]
 
@@ -160,11 +141,11 @@ class _RidgeSolve(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, _: None, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         with_ridge = ctx.needs_input_grad[2]
-        given = [
+        dense = [
             torch.zeros_like(W) if dW is None else dW
             for W, dW in zip(ctx.solve.weights, gradients, strict=True)
         ]
-        pulled = ctx.solve.pullbacks(given, with_ridge=with_ridge)
+        pulled = ctx.solve.pullbacks(dense, with_ridge=with_ridge)
         d_designs, d_targets, d_ridges = zip(*pulled, strict=True)
         d_ridge = torch.stack(d_ridges, dim=-1).to(ctx.ridge_type) if with_ridge else None
         return None, None, d_ridge, *d_designs, *d_targets

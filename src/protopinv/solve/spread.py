@@ -1,14 +1,11 @@
 """How unevenly a ridge system treats its directions, as a number that can be trained down."""
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from protopinv.solve.cholesky import factorise
-from protopinv.solve.exact import exact_type
+from protopinv.solve.cholesky import by_cholesky
+from protopinv.solve.products import exact_type
 
 
 def spread(
@@ -21,42 +18,25 @@ def spread(
     is the relative error of the inverse that the derivative takes; "svd" finds both from
     singular values, for systems that have no Cholesky factor in their precision.
     """
-    value, error = _Spread.apply(A, ridge, form)
-    return value, error
-
-
-class _Spread(torch.autograd.Function):
-    """d log det K = tr(K^-1 dK), d log tr K = tr(dK) / tr(K)."""
-
-    @staticmethod
-    def forward(ctx: Any, A: Tensor, ridge: Tensor, form: str) -> tuple[Tensor, Tensor]:
-        ctx.wide, ctx.given = A.shape[-2] <= A.shape[-1], A.dtype
-        inside = exact_type(A.dtype)
-        A, ridge = A.to(inside), ridge.to(inside)
-        K = A @ A.mT if ctx.wide else A.mT @ A
-        diagonal = K.diagonal(dim1=-2, dim2=-1)
-        diagonal.add_(ridge[..., None])
-        found = _by_singular_values(A, ridge) if form == "svd" else factorise(K)
-        inverse, log_determinant, error = found
-        ctx.save_for_backward(A, inverse, diagonal.sum(-1))
-        ctx.mark_non_differentiable(error)
-        value = diagonal.mean(-1).log() - log_determinant / K.shape[-1]
-        return value.to(ctx.given), error.to(ctx.given)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None]:
-        A, inverse, trace = ctx.saved_tensors
-        gradient = gradient.to(A.dtype)
-        dK = inverse * (-gradient / inverse.shape[-1])[..., None, None]
-        diagonal = dK.diagonal(dim1=-2, dim2=-1)
-        diagonal.add_((gradient / trace)[..., None])
-        dA = 2 * (dK @ A if ctx.wide else A @ dK)
-        return dA.to(ctx.given), diagonal.sum(-1).to(ctx.given), None
+    outside, inside = A.dtype, exact_type(A.dtype)
+    A, ridge = A.to(inside), ridge.to(inside)
+    K = A @ A.mT if A.shape[-2] <= A.shape[-1] else A.mT @ A
+    K.diagonal(dim1=-2, dim2=-1).add_(ridge[..., None])
+    with torch.no_grad():
+        if form == "svd":
+            inverse, log_determinant, error = _by_singular_values(A, ridge)
+        else:
+            inverse, factor, error = by_cholesky(K)
+            log_determinant = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    # zero, with the derivative of log det K, which is tr(K^-1 dK): no factor is differentiated
+    log_determinant = log_determinant + (inverse * (K - K.detach())).sum((-2, -1))
+    mean = K.diagonal(dim1=-2, dim2=-1).mean(-1)
+    value = mean.log() - log_determinant / K.shape[-1]
+    return value.to(outside), error.to(outside)
 
 
 def _by_singular_values(A: Tensor, ridge: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What ``factorise`` gives, without forming the product that loses half the digits."""
+    """K^-1, log det K and an error of zero: K, which would lose half the digits, is not formed."""
     U, s, Vh = torch.linalg.svd(A, full_matrices=False)
     vectors = U if A.shape[-2] <= A.shape[-1] else Vh.mT
     values = s.square() + ridge[..., None]

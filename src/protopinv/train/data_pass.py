@@ -16,8 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from protopinv.kernels import usable
-from protopinv.kernels.streams import side_by_side
+from protopinv.kernels import side_by_side, usable
 from protopinv.objective import Objective, Outputs
 from protopinv.train.products import Layer, WideLayer, as_layers, put_sum
 from protopinv.train.ranks import ALONE, Ranks

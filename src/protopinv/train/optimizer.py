@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from protopinv.kernels import usable
-from protopinv.kernels.streams import side_by_side
+from protopinv.kernels import side_by_side, usable
 from protopinv.train.stopping import put_back
 
 # Of Adam, as in torch.
@@ -190,7 +189,7 @@ class Optimizer:
         tensor, (mean, square) = self.tensors[place], self._moments[place]
         rates, decays = self._rates[place]
         if usable(tensor) and tensor.dtype == torch.float32:
-            from protopinv.kernels.adam import adam_update
+            from protopinv.kernels.update import adam_update
 
             adam_update(
                 tensor,

@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from protopinv.kernels import switched_on
-from protopinv.kernels.streams import side_by_side
+from protopinv.kernels import side_by_side, switched_on
 
 # With so few columns, classes mostly, a product on a CPU is up to three times faster turned around.
 NARROW = 16

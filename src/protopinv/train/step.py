@@ -181,9 +181,9 @@ class Step(ABC):
     ) -> tuple[Bool[Tensor, " m"] | None, Float[Tensor, " m"]]:
         """Which members to skip, counted in ``failures``, and the losses, NaN for these."""
         if usable(loss) and loss.dtype == torch.float32:
-            from protopinv.kernels.verdict import verdict
+            from protopinv.kernels.update import check_step
 
-            return verdict(loss, error.to(loss.dtype), gradients, self.failures, SOLVE_TOLERANCE)
+            return check_step(loss, error.to(loss.dtype), gradients, self.failures, SOLVE_TOLERANCE)
         if not loss.is_cuda:  # a host need not wait: whether no member has failed
             norms = [*map(float, torch._foreach_norm(gradients)), *loss.tolist()]
             # a number that is not one is in no order

@@ -12,7 +12,7 @@ import torch
 from protopinv.bank import Bank
 from protopinv.errors import TrainingError
 from protopinv.features import FeatureMap, Front
-from protopinv.kernels.building import consider, note_built
+from protopinv.kernels import consider, note_built
 from protopinv.objective import Objective
 from protopinv.train.checkpoint import Checkpoints
 from protopinv.train.config import TrainConfig

@@ -1,4 +1,4 @@
-"""Columns with their tails brought in: prices, counts and rates as a network likes them.
+"""Tail compression: prices, counts and rates with their tails brought in, as a network likes them.
 
 ``Squash`` bends columns with heavy tails only, and slowly: the largest number stays the largest by
 far. ``Clip`` bends every column towards a limit, so that no row stands out much.
@@ -7,6 +7,7 @@ far. ``Clip`` bends every column towards a limit, so that no row stands out much
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -26,7 +27,7 @@ FAR = 300.0
 
 
 @dataclass(frozen=True)
-class Bent(ABC):
+class TailTransform(ABC):
     """x -> curve((x - centre) / width) in the chosen columns; straight near the centre."""
 
     chosen: Bool[Tensor, " d"]
@@ -39,7 +40,7 @@ class Bent(ABC):
 
     @abstractmethod
     def uncurved(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """What the curve made Z of."""
+        """The inverse of ``curve``."""
 
     @property
     def n_inputs(self) -> int:
@@ -66,15 +67,15 @@ class Bent(ABC):
         Z = Z.double()
         return torch.where(self.chosen, self.centre + self.width * self.uncurved(Z), Z)
 
-    def to(self, device: torch.device | str) -> "Bent":
-        """The same elsewhere."""
+    def to(self, device: torch.device | str) -> "TailTransform":
+        """The transform on another device."""
         return self.from_tensors({name: t.to(device) for name, t in self.tensors().items()})
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file."""
         return {"chosen": self.chosen, "centre": self.centre, "width": self.width}
 
-    def widened(self, places: Int[Tensor, " d"], n: int) -> "Bent":
+    def widened(self, places: Int[Tensor, " d"], n: int) -> "TailTransform":
         """Column i is column ``places[i]`` of n; others are left alone."""
         chosen = self.chosen.new_zeros(n).index_copy_(0, places, self.chosen)
         centre = self.centre.new_zeros(n).index_copy_(0, places, self.centre)
@@ -89,12 +90,12 @@ class Bent(ABC):
         return None if bool(usable.all()) else "a bent column without a width"
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "Bent":
-        """What ``tensors`` came from."""
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "TailTransform":
+        """The transform that ``tensors`` came from."""
         return cls(tensors["chosen"], tensors["centre"], tensors["width"])
 
 
-class Squash(Bent):
+class Squash(TailTransform):
     """asinh: grows as the logarithm far from the centre."""
 
     def curve(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
@@ -106,7 +107,7 @@ class Squash(Bent):
         return torch.sinh(Z.clamp(-FAR, FAR))
 
 
-class Clip(Bent):
+class Clip(TailTransform):
     """z / sqrt(1 + (z / 3)^2): never beyond 3."""
 
     def curve(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
@@ -121,60 +122,52 @@ class Clip(Bent):
         return torch.where(inside > 1e-12, Z / inside.clamp_min(1e-12).sqrt(), Z.sign() * 1e6)
 
 
-def fit_squash(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = None) -> Squash | None:
-    """For columns with heavy tails: median, and the width of the middle half; None without any.
+Transform = TypeVar("Transform", bound=TailTransform)
 
-    Columns of two values are left alone: bent or not, they are the same once they are scaled.
-    """
-    spread = _Spread.of(X, weight)
-    heavy = spread.share @ ((X - spread.mean) / spread.sd).pow(4) > HEAVY_TAIL
-    chosen = heavy & spread.may_bend(X)
-    return Squash(chosen, *spread.place(X, chosen)) if bool(chosen.any()) else None
+
+def fit_squash(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = None) -> Squash | None:
+    """Squash columns with heavy tails; None without any."""
+    return _fit(Squash, X, weight, heavy_only=True)
 
 
 def fit_clip(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = None) -> Clip | None:
-    """The same for all columns of more than two values; None without any."""
-    spread = _Spread.of(X, weight)
-    chosen = spread.may_bend(X)
-    return Clip(chosen, *spread.place(X, chosen)) if bool(chosen.any()) else None
+    """Clip all columns of more than two values; None without any."""
+    return _fit(Clip, X, weight, heavy_only=False)
 
 
-@dataclass(frozen=True)
-class _Spread:
-    """The share of every row, mean and standard deviation of every column."""
+def _fit(
+    kind: type[Transform],
+    X: Float[Tensor, "n d"],
+    weight: Float[Tensor, " n"] | None,
+    *,
+    heavy_only: bool,
+) -> Transform | None:
+    """A transform around medians, as wide as the middle half of a column.
 
-    share: Float[Tensor, " n"]
-    mean: Float[Tensor, " d"]
-    sd: Float[Tensor, " d"]
-
-    @classmethod
-    def of(cls, X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None) -> "_Spread":
-        """Of rows that count more or less."""
-        mass = X.new_ones(len(X)) if weight is None else weight
-        share = mass / mass.sum()
-        mean = share @ X
-        return cls(share, mean, (share @ (X - mean).square()).sqrt())
-
-    def may_bend(self, X: Float[Tensor, "n d"]) -> Bool[Tensor, " d"]:
-        """Columns of more than two values, whose numbers are not too large to be squared."""
-        two_values = ((X.amin(0) == X) | (X.amax(0) == X)).all(0)
-        varies = beyond_rounding(self.sd, self.mean, float(len(X)))
-        return ~two_values & varies & self.sd.isfinite()
-
-    def place(
-        self, X: Float[Tensor, "n d"], chosen: Bool[Tensor, " d"]
-    ) -> tuple[Float[Tensor, " d"], Float[Tensor, " d"]]:
-        """Medians, and widths of the chosen columns."""
-        low, centre, high = weighted_quantiles(X, self.share, (0.25, 0.5, 0.75))
-        middle = (high - low) / MIDDLE_HALF
-        # half of the values may be one and the same: then those that differ from it tell the width,
-        # by their median, so that a few absurd ones have no say
-        apart = (X - centre).abs()
-        rounding = 1e-12 * torch.maximum(low.abs(), high.abs())
-        same = self.share @ (apart <= rounding).to(apart.dtype)
-        (typical,) = weighted_quantiles(apart, self.share, [(1 + same) / 2])
-        width = torch.where(middle > rounding, middle, typical)
-        return centre, torch.where(chosen, width, 1.0)
+    Columns of two values are left alone: bent or not, they are the same once they are scaled. So
+    are those that do not vary, and those of numbers that are too large to be squared.
+    """
+    mass = X.new_ones(len(X)) if weight is None else weight
+    share = mass / mass.sum()
+    mean = share @ X
+    deviation = (share @ (X - mean).square()).sqrt()
+    two_values = ((X.amin(0) == X) | (X.amax(0) == X)).all(0)
+    varies = beyond_rounding(deviation, mean, float(len(X)))
+    chosen = ~two_values & varies & deviation.isfinite()
+    if heavy_only:
+        chosen &= share @ ((X - mean) / deviation).pow(4) > HEAVY_TAIL
+    if not bool(chosen.any()):
+        return None
+    low, centre, high = weighted_quantiles(X, share, (0.25, 0.5, 0.75))
+    middle = (high - low) / MIDDLE_HALF
+    # half of the values may be one and the same: then those that differ from it tell the width, by
+    # their median, so that a few absurd ones have no say
+    apart = (X - centre).abs()
+    rounding = 1e-12 * torch.maximum(low.abs(), high.abs())
+    same = share @ (apart <= rounding).to(apart.dtype)
+    (typical,) = weighted_quantiles(apart, share, [(1 + same) / 2])
+    width = torch.where(middle > rounding, middle, typical)
+    return kind(chosen, centre, torch.where(chosen, width, 1.0))
 
 
 def weighted_quantiles(
@@ -188,9 +181,6 @@ def weighted_quantiles(
     """
     values, order = X.sort(dim=0)
     below = share[order].cumsum(0)
-    found = []
-    for level in levels:
-        # the last number is always enough, whatever the rounding of the sums
-        at = (below < level * (1 - 1e-12)).sum(0).clamp_max(len(X) - 1)
-        found.append(values.gather(0, at[None])[0])
-    return found
+    # the last number is always enough, whatever the rounding of the sums
+    places = [(below < level * (1 - 1e-12)).sum(0).clamp_max(len(X) - 1) for level in levels]
+    return [values.gather(0, place[None])[0] for place in places]

@@ -1,4 +1,8 @@
-"""Whether a step may be taken: two dozen tiny operations of torch in a few launches."""
+"""The end of a step in a few launches: whether it may be taken, and AdamW's update.
+
+Torch takes two dozen small operations for the one, and a whole tensor a block for the other.
+Each saves more than a tenth of a step of one bank on an H200.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,12 +13,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from protopinv.kernels.streams import side_by_side
+from protopinv.kernels import side_by_side
 
-BLOCK = 4096
+CHECK_BLOCK, UPDATE_BLOCK = 4096, 1024
 
 
-def verdict(
+def check_step(
     loss: Tensor, error: Tensor, gradients: Sequence[Tensor], failures: Tensor, tolerance: float
 ) -> tuple[Tensor, Tensor]:
     """Which members' step to skip, and the losses, NaN for these. Members come first everywhere.
@@ -24,7 +28,7 @@ def verdict(
     ``failures[:, 1]``.
     """
     m = len(loss)
-    programs = [triton.cdiv(gradient.numel() // m, BLOCK) for gradient in gradients]
+    programs = [triton.cdiv(gradient.numel() // m, CHECK_BLOCK) for gradient in gradients]
     blocks = sum(programs)
     squares = torch.empty(m, blocks, device=loss.device)
     skip = torch.empty(m, dtype=torch.bool, device=loss.device)
@@ -37,12 +41,12 @@ def verdict(
             gradient.numel() // m,
             upto - count,
             blocks,
-            B=BLOCK,
+            B=CHECK_BLOCK,
             num_warps=4,
         )
 
     each = zip(gradients, programs, accumulate(programs), strict=True)
-    side_by_side([partial(square, *given) for given in each], loss.device)
+    side_by_side([partial(square, *part) for part in each], loss.device)
     layers = error.shape[1]
     _judge[(m,)](
         loss,
@@ -90,3 +94,68 @@ def _judge(
     tl.store(to + 1, tl.load(to + 1) + broken * (1 - unsolved))
     tl.store(SKIP + member, skip > 0)
     tl.store(REPORT + member, tl.where(skip > 0, float("nan"), loss))
+
+
+def adam_update(
+    tensor: Tensor,
+    gradient: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    *,
+    steps: Tensor,
+    skip: Tensor,
+    factor: Tensor,
+    rates: Tensor,
+    decays: Tensor,
+    betas: tuple[float, float],
+    eps: float,
+) -> None:
+    """In place, member by member, at ``factor`` times its rate; nothing where ``skip`` is true.
+
+    Members come first in the tensors, and ``steps``, ``skip``, ``rates`` and ``decays`` have one
+    number each. ``steps`` counts the updates, this one included.
+    """
+    m = len(tensor)
+    n = tensor.numel() // m
+    _update[(triton.cdiv(n, UPDATE_BLOCK), m)](
+        tensor,
+        gradient,
+        mean,
+        square,
+        steps,
+        skip,
+        factor,
+        rates,
+        decays,
+        n,
+        *betas,
+        eps,
+        B=UPDATE_BLOCK,
+    )
+
+
+@triton.jit
+def _update(
+    X, G, MEAN, SQUARE, STEPS, SKIP, FACTOR, RATES, DECAYS, n, beta1, beta2, eps, B: tl.constexpr
+):
+    member = tl.program_id(1)
+    inside = tl.program_id(0) * B + tl.arange(0, B) < n
+    at = member * n + tl.program_id(0) * B + tl.arange(0, B)
+    skip = tl.load(SKIP + member).to(tl.int32) != 0
+    rate = tl.load(RATES + member) * tl.load(FACTOR)
+    decay = tl.load(DECAYS + member)
+    steps = tl.load(STEPS + member)
+    x = tl.load(X + at, mask=inside, other=0.0)
+    g = tl.load(G + at, mask=inside, other=0.0)
+    mean = tl.load(MEAN + at, mask=inside, other=0.0)
+    square = tl.load(SQUARE + at, mask=inside, other=0.0)
+    new_mean = beta1 * mean + (1 - beta1) * g
+    new_square = beta2 * square + (1 - beta2) * g * g
+    # 1 - beta^steps
+    first = 1 - tl.exp(steps * tl.log(beta1))
+    second = 1 - tl.exp(steps * tl.log(beta2))
+    size = tl.sqrt(new_square / second) + eps
+    new = x * (1 - rate * decay) - rate * (new_mean / first) / size
+    tl.store(X + at, tl.where(skip, x, new), mask=inside)
+    tl.store(MEAN + at, tl.where(skip, mean, new_mean), mask=inside)
+    tl.store(SQUARE + at, tl.where(skip, square, new_square), mask=inside)

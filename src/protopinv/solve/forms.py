@@ -1,0 +1,253 @@
+"""The three forms of one ridge solve: weights from targets, and gradients the way back.
+
+The dual form solves p-by-p systems, for wide designs (p <= d); the primal form d-by-d systems, for
+tall ones. The SVD form is slower, and right where Cholesky in the same precision has lost its
+digits.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from protopinv.kernels import side_by_side
+from protopinv.solve.cholesky import Solver, factorise_each, is_thin
+from protopinv.solve.products import times
+
+# The gradients in A, in T and, where it is asked for, in the ridge.
+Pulled = tuple[Tensor, Tensor, Tensor | None]
+
+
+class Form(ABC):
+    """Made from the designs and ridges of some layers, and the numbers of columns to solve for.
+
+    Leading axes are members of a population.
+
+    ``error`` is the estimated relative error of each layer's weights. ``duals`` are S with W = A'S
+    once the weights are made, for the form that has them.
+    """
+
+    error: Tensor
+    duals: Sequence[Tensor] = ()
+
+    @abstractmethod
+    def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
+        """W of every layer."""
+
+    @abstractmethod
+    def pullbacks(self, gradients: Sequence[Tensor], *, with_ridge: bool) -> list[Pulled]:
+        """From the gradient in W of every layer, once the weights are made."""
+
+
+class Dual(Form):
+    """W = A'S with S = K^-1 T and K = AA' + ridge I.
+
+    Every layer's system has size p, so those of all layers and members are one batch and one
+    factorisation, which serves forward and backward.
+    """
+
+    def __init__(
+        self,
+        designs: Sequence[Tensor],
+        ridges: Float[Tensor, "*members layers"],
+        columns: Sequence[int],
+    ) -> None:
+        self.designs = designs
+        *members, p, _ = designs[0].shape
+        systems = designs[0].new_empty(len(designs), *members, p, p)
+        grams = [
+            partial(torch.matmul, A, A.mT, out=K) for A, K in zip(designs, systems, strict=True)
+        ]
+        side_by_side(grams, systems.device)
+        of_layers = ridges.movedim(-1, 0)
+        systems.diagonal(dim1=-2, dim2=-1).add_(of_layers[..., None])
+        self.solvers, error = factorise_each(systems, of_layers, columns)
+        self.error = error.movedim(0, -1)
+        self.thin = [is_thin(k, p, systems.device) for k in columns]
+
+    def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
+        """W = A'S."""
+        works = [partial(self._solved, layer, T) for layer, T in enumerate(targets)]
+        duals, solved = zip(*side_by_side(works, self.designs[0].device), strict=True)
+        self.duals, self.solved = list(duals), list(solved)
+        return self.solved
+
+    def pullbacks(self, gradients: Sequence[Tensor], *, with_ridge: bool) -> list[Pulled]:
+        """dT = K^-1 A dW, dA = S dW' - (M + M')A with M = dT S', dridge = -tr M, of every layer.
+
+        For few columns dA = S (dW - A'dT)' - dT W', the same without a matrix M.
+        """
+        device, layers = self.designs[0].device, list(enumerate(gradients))
+        works: list[Callable[[], Any]] = [partial(self._back, *layer) for layer in layers]
+        works += [partial(self._direct, *layer) for layer in layers]
+        results = side_by_side(works, device)
+        backs, directs = results[: len(layers)], results[len(layers) :]
+        joined = [
+            partial(self._joined, layer, dW, dT, M, direct)
+            for (layer, dW), (dT, M), direct in zip(layers, backs, directs, strict=True)
+        ]
+        return [
+            (dA, dT, -(dT * S).sum((-2, -1)) if with_ridge else None)
+            for dA, (dT, _), S in zip(side_by_side(joined, device), backs, self.duals, strict=True)
+        ]
+
+    # Works of one layer, which need nothing of the others. They are methods: functions made anew in
+    # every step would be wrapped in every step where types are checked.
+
+    def _solved(self, layer: int, T: Tensor) -> tuple[Tensor, Tensor]:
+        """S and W."""
+        S = self.solvers[layer](T)
+        return S, times(self.designs[layer].mT, S)
+
+    def _back(self, layer: int, dW: Tensor) -> tuple[Tensor, Tensor | None]:
+        """dT and M."""
+        dT = self.solvers[layer](times(self.designs[layer], dW))
+        return dT, None if self.thin[layer] else dT @ self.duals[layer].mT
+
+    def _direct(self, layer: int, dW: Tensor) -> Tensor | None:
+        """S dW'."""
+        return None if self.thin[layer] else self.duals[layer] @ dW.mT
+
+    def _joined(
+        self, layer: int, dW: Tensor, dT: Tensor, M: Tensor | None, direct: Tensor | None
+    ) -> Tensor:
+        """dA."""
+        A = self.designs[layer]
+        if M is None or direct is None:
+            rest = dW - times(A.mT, dT)
+            left = torch.cat([self.duals[layer], dT], dim=-1)
+            return left @ torch.cat([rest, -self.solved[layer]], dim=-1).mT
+        add = direct.addmm_ if A.ndim == 2 else direct.baddbmm_
+        return add(M + M.mT, A, alpha=-1)
+
+
+class LayerByLayer(Form):
+    """A form whose layers are pulled back one after another, by their residuals T - AW."""
+
+    solved: list[Tensor]
+    residuals: list[Tensor]
+
+    def pullbacks(self, gradients: Sequence[Tensor], *, with_ridge: bool) -> list[Pulled]:
+        """U = G^-1 dW, dT = A U, dA = (T - AW) U' - dT W', dridge = -tr(U'W), of every layer."""
+        pulled: list[Pulled] = []
+        for layer, dW in enumerate(gradients):
+            W, (U, dT) = self.solved[layer], self._pulled(layer, dW)
+            dA = times(self.residuals[layer], U.mT).sub_(times(dT, W.mT))
+            pulled.append((dA, dT, -(U * W).sum((-2, -1)) if with_ridge else None))
+        return pulled
+
+    @abstractmethod
+    def _pulled(self, layer: int, dW: Tensor) -> tuple[Tensor, Tensor]:
+        """U and dT."""
+
+
+class Primal(LayerByLayer):
+    """W = G^-1 A'T with G = A'A + ridge I. Layers differ in d, so each is factorised by itself."""
+
+    def __init__(
+        self,
+        designs: Sequence[Tensor],
+        ridges: Float[Tensor, "*members layers"],
+        columns: Sequence[int],
+    ) -> None:
+        self.designs = designs
+        self.solvers: list[Solver] = []
+        errors = []
+        for A, ridge, k in zip(designs, ridges.unbind(-1), columns, strict=True):
+            system = times(A.mT, A)
+            system.diagonal(dim1=-2, dim2=-1).add_(ridge[..., None])
+            (solver,), error = factorise_each(system.contiguous()[None], ridge[None], [k])
+            self.solvers.append(solver)
+            errors.append(error[0])
+        self.error = torch.stack(errors, dim=-1)
+
+    def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
+        """W = G^-1 A'T."""
+        layers = list(zip(self.solvers, self.designs, targets, strict=True))
+        self.solved = [solve(times(A.mT, T)) for solve, A, T in layers]
+        self.residuals = [T - times(A, W) for (_, A, T), W in zip(layers, self.solved, strict=True)]
+        return self.solved
+
+    def _pulled(self, layer: int, dW: Tensor) -> tuple[Tensor, Tensor]:
+        U = self.solvers[layer](dW)
+        return U, times(self.designs[layer], U)
+
+
+class SVD(LayerByLayer):
+    """W = Q diag(s / (s^2 + ridge)) P'T with A = P diag(s) Q'.
+
+    ``torch.linalg.svd`` reads its own status on the host when it runs on a GPU; this form is the
+    fallback of last resort, so that wait is paid only there.
+    """
+
+    def __init__(
+        self,
+        designs: Sequence[Tensor],
+        ridges: Float[Tensor, "*members layers"],
+        columns: Sequence[int],  # noqa: ARG002
+    ) -> None:
+        self.ridges = [ridge[..., None] for ridge in ridges.unbind(-1)]
+        self.parts = []
+        errors = []
+        for A, ridge in zip(designs, self.ridges, strict=True):
+            finite = A.isfinite().all(-1).all(-1)
+            P, s, Qh = torch.linalg.svd(
+                torch.where(finite[..., None, None], A, 0.0), full_matrices=False
+            )
+            self.parts.append((P, s, Qh.mT))
+            errors.append(torch.where(finite, _error(s, ridge), torch.inf))
+        self.error = torch.stack(errors, dim=-1)
+
+    def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
+        """W = Q diag(s / (s^2 + ridge)) P'T."""
+        self.solved, self.residuals = [], []
+        for (P, s, Q), ridge, T in zip(self.parts, self.ridges, targets, strict=True):
+            coordinates = P.mT @ T
+            length = _length(s, ridge)[..., None]
+            self.solved.append(Q @ (s[..., None] / length * (coordinates / length)))
+            residual = P @ ((ridge.sqrt()[..., None] / length).square() * coordinates)
+            if P.shape[-2] > P.shape[-1]:  # otherwise P spans everything and the rest is rounding
+                residual += T - P @ coordinates
+            self.residuals.append(residual)
+        return self.solved
+
+    def _pulled(self, layer: int, dW: Tensor) -> tuple[Tensor, Tensor]:
+        (P, s, Q), ridge = self.parts[layer], self.ridges[layer]
+        coordinates = Q.mT @ dW
+        length = _length(s, ridge)[..., None]
+        U = Q @ (coordinates / length / length)
+        if Q.shape[-2] > Q.shape[-1]:  # otherwise Q spans everything and the rest is rounding
+            U += (dW - Q @ coordinates) / ridge[..., None]
+        return U, P @ (s[..., None] / length * (coordinates / length))
+
+
+def _error(
+    singular: Float[Tensor, "*members r"], ridge: Float[Tensor, "*members 1"]
+) -> Float[Tensor, "*members"]:
+    """eps s_max / sqrt(s_min^2 + ridge): this form sees the square root of the condition."""
+    ratio = singular[..., 0] / _length(singular[..., -1:], ridge)[..., 0]
+    error = torch.finfo(singular.dtype).eps * ratio
+    return torch.where(error.isfinite(), error, torch.inf)
+
+
+def _length(
+    singular: Float[Tensor, "*members r"], ridge: Float[Tensor, "*members 1"]
+) -> Float[Tensor, "*members r"]:
+    """sqrt(s^2 + ridge) without squaring s, which may be too large for that."""
+    return torch.hypot(singular, ridge.sqrt())
+
+
+FORMS: dict[str, Callable[[Sequence[Tensor], Tensor, Sequence[int]], Form]] = {
+    "dual": Dual,
+    "primal": Primal,
+    "svd": SVD,
+}
+
+
+def choose_form(p: int, d: int) -> str:
+    """The smaller Cholesky system: p by p (dual) or d by d (primal)."""
+    return "dual" if p <= d else "primal"
