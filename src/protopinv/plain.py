@@ -72,8 +72,8 @@ def strict_json(text: bytes) -> Any:
     )
     level = [value]
     for _ in range(MOST_DEPTH):
-        objects = [each.values() if isinstance(each, dict) else each for each in level]
-        level = [below for each in objects if not _is_leaf(each) for below in each]
+        objects = [each for each in level if isinstance(each, dict | list)]
+        level = [item for o in objects for item in (o.values() if isinstance(o, dict) else o)]
     if level:
         raise ValueError(f"its header is nested more than {MOST_DEPTH} deep")
     if b"\\u" in text:  # other texts were decoded, and have whole characters
@@ -84,10 +84,6 @@ def strict_json(text: bytes) -> Any:
 def n_values(text: bytes) -> int:
     """As many values as a JSON text may have, known before it is read."""
     return sum(text.count(mark) for mark in (b",", b"[", b"{"))
-
-
-def _is_leaf(value: Any) -> bool:
-    return value is None or isinstance(value, str | int | float)
 
 
 def _finite(text: str) -> float:

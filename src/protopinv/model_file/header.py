@@ -7,13 +7,15 @@ of this is without torch, so that a look at a file and its loading ask for the s
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 
 from protopinv.errors import ModelFileError
 from protopinv.files import is_file
@@ -40,6 +42,7 @@ from protopinv.plain import (
     strict_json,
     visible,
 )
+from protopinv.train.config import RegressionLoss
 
 FORMAT = "protopinv"
 # A reader of 1.x reads every 1.y: what a file needs beyond the first of them it lists by name.
@@ -86,14 +89,13 @@ TENSORS: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = (
 )
 NAMES = re.compile("|".join(f"(?P<k{place}>{name})" for place, (name, _, _) in enumerate(TENSORS)))
 # What reading numbers that do not belong together may raise.
-DAMAGE = (KeyError, TypeError, IndexError, ValueError, RuntimeError, ArithmeticError, MemoryError)
+DAMAGE: tuple[type[Exception], ...] = (LookupError, TypeError, ValueError, AttributeError)
+DAMAGE += (RuntimeError, ArithmeticError, MemoryError, OSError, SafetensorError)
 
 DTYPES = ("float64", "float32", "float16", "int8")
-TASKS = ("classification", "multi-label", "regression")
 ENDINGS = ("finished", "stopped early", "interrupted")
-LOSSES = ("squared", "huber")
 # Types of labels, as NumPy writes them.
-LABELS = re.compile(r"[<>|=]?[biufU]\d{1,9}|\|O")
+LABEL_TYPE = re.compile(r"[<>|=]?[biufU]\d{1,9}|\|O")
 
 # What every value of our header may be: its type and its range.
 HEADER: dict[str, Rule] = {
@@ -140,34 +142,40 @@ HISTORY: dict[str, Rule] = {
 }
 MEMORY: dict[str, Rule] = {"limit": COUNT, "is_cut": BOOL, "n_frozen": COUNT, "is_closed": BOOL}
 OPTIONAL_MEMORY: dict[str, Rule] = {"fitted": SIZE, "n_calls": COUNT}
-CLASSES: dict[str, Rule] = {
-    "classes": list_of(lambda v: NUMBER[0](v) or isinstance(v, bool | str), "numbers or texts"),
-    "classes_dtype": (
-        lambda value: isinstance(value, str) and LABELS.fullmatch(value) is not None,
-        "a type of labels",
-    ),
-}
-TARGETS: dict[str, Rule] = {
-    "centre": NUMBERS,
-    "spread": list_of(POSITIVE[0], "positive numbers"),
-    "variance": list_of(SIZE[0], "numbers, 0 or more"),
-    "is_column": BOOL,
-    "loss": one_of(*LOSSES),
+OBJECTIVES: dict[str, dict[str, Rule]] = {
+    "classification": {
+        "classes": list_of(lambda v: NUMBER[0](v) or isinstance(v, bool | str), "numbers or texts"),
+        "classes_dtype": (
+            lambda v: isinstance(v, str) and LABEL_TYPE.fullmatch(v) is not None,
+            "a type of labels",
+        ),
+    },
+    "multi-label": {"n_labels": COUNT},
+    "regression": {
+        "centre": NUMBERS,
+        "spread": list_of(POSITIVE[0], "positive numbers"),
+        "variance": list_of(SIZE[0], "numbers, 0 or more"),
+        "is_column": BOOL,
+        "loss": one_of(*get_args(RegressionLoss)),
+    },
 }
 BOUNDS: dict[str, Rule] = {"low": or_none(NUMBERS), "high": or_none(NUMBERS)}
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """Our header; ModelFileError unless file, names, types, shapes and places hold together."""
+    """Our header; ModelFileError unless its values and all tensors are described as they must."""
     if not is_file(path):
         raise ModelFileError(f"A model file must exist. There is none at {path}. Check the path.")
     try:
         with path.open("rb") as file:
-            return _header_of(file, path)
+            header = _header_of(file, path)
     except ModelFileError:
         raise
     except (ValueError, OSError, RecursionError) as error:
         raise broken(path, error) from error
+    with fitting_together(path):
+        _check_values(header, path)
+    return header
 
 
 def broken(path: Path, error: Exception) -> ModelFileError:
@@ -178,13 +186,19 @@ def broken(path: Path, error: Exception) -> ModelFileError:
     )
 
 
-def unfit(path: str | Path, error: Exception) -> ModelFileError:
-    """The error for a file whose parts do not belong together."""
-    is_ours = isinstance(error, UnfitError)
-    why = str(error) if is_ours else f"{type(error).__name__} on {visible(str(error)[:200])}"
-    return ModelFileError(
-        f"A model file must fit together. In {path}: {why}. Write the model again."
-    )
+@contextmanager
+def fitting_together(path: Path) -> Iterator[None]:
+    """Parts that do not belong together are a ModelFileError."""
+    try:
+        yield
+    except ModelFileError:
+        raise
+    except DAMAGE as error:
+        is_ours = isinstance(error, UnfitError)
+        why = str(error) if is_ours else f"{type(error).__name__} on {visible(str(error)[:200])}"
+        raise ModelFileError(
+            f"A model file must fit together. In {path}: {why}. Write the model again."
+        ) from error
 
 
 def _header_of(file: BinaryIO, path: Path) -> dict[str, Any]:
@@ -254,16 +268,12 @@ def _check_version(header: Mapping[str, Any], path: Path) -> None:
             f"This version reads model files of format {MAJOR}. {path} has format {version}, "
             f"written by {writer}. Upgrade protopinv."
         )
-    unknown = [need for need in (needs if isinstance(needs, list) else ()) if not _is_known(need)]
+    unknown = [need for need in needs if need not in KNOWN_NEEDS] if isinstance(needs, list) else ()
     if unknown:
         raise ModelFileError(
             f"This version cannot read all that {path} holds: {visible(str(unknown)[:80])}, "
             f"written by {writer}. Upgrade protopinv."
         )
-
-
-def _is_known(need: Any) -> bool:
-    return isinstance(need, str) and need in KNOWN_NEEDS
 
 
 def _places(table: Mapping[str, Any], size: int) -> dict[str, tuple[int, int]]:
@@ -314,7 +324,7 @@ def _are_counts(numbers: Any) -> bool:
     )
 
 
-def check_header(header: Mapping[str, Any]) -> None:
+def _check_values(header: Mapping[str, Any], path: Path) -> None:
     """Raise UnfitError for a value that is missing, or of another kind than it must be."""
     check("", header, HEADER, OPTIONAL)
     check("history.", header["history"], HISTORY)
@@ -322,13 +332,15 @@ def check_header(header: Mapping[str, Any]) -> None:
     if header.get("memory") is not None:
         check("memory.", header["memory"], MEMORY, OPTIONAL_MEMORY)
     task, described = header["task"], header["objective"]
+    if task not in OBJECTIVES:
+        raise ModelFileError(
+            f"This version reads models for {', '.join(OBJECTIVES)}. {path} holds one for "
+            f"{visible(repr(task))[:60]}. Upgrade protopinv."
+        )
+    check("objective.", described, OBJECTIVES[task], BOUNDS if task == "regression" else {})
     if task == "classification":
-        check("objective.", described, CLASSES)
         labels_of(described)
-    elif task == "multi-label":
-        check("objective.", described, {"n_labels": COUNT})
     elif task == "regression":
-        check("objective.", described, TARGETS, BOUNDS)
         _check_targets(described)
 
 

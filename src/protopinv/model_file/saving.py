@@ -13,10 +13,10 @@ from torch import Tensor
 
 from protopinv import __version__, tables
 from protopinv.errors import ConfigError, ModelFileError
-from protopinv.features import Clip, FeatureMap, Front, Squash, Stem
+from protopinv.features import FeatureMap
 from protopinv.files import replacing, require_ending
-from protopinv.memory import Memory
 from protopinv.model import Model, torch_ready
+from protopinv.model_file.checking import FRONTS
 from protopinv.model_file.examples import example_outputs, shareable
 from protopinv.model_file.header import (
     DTYPES,
@@ -32,12 +32,10 @@ from protopinv.model_file.header import (
 )
 from protopinv.model_file.packing import pack, unpack
 from protopinv.plain import MOST_VALUES, n_values, plain
+from protopinv.train.history import APART, COLUMNS
 
-# Columns of a history that are tensors: text would be longer, and a header has its limit. The
-# second ones have an entry for each bank or fold, where there are several.
-EPOCHS = ("loss", "lr", "ridge", "validation_score", "validation_loss")
-APART = ("member_loss", "fold_loss")
-FRONTS: dict[str, type[Front]] = {"stem": Stem, "squash": Squash, "clip": Clip}
+# Columns of a history are tensors: text would be longer, and a header has its limit.
+EPOCHS = (*COLUMNS, "ridge", *APART)
 # A value of the header whose text has more bytes is a tensor.
 LONG_BYTES = 2**14
 
@@ -90,7 +88,11 @@ def save(
 
 def _header(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, Any]:
     """All that is no array, as plain JSON values."""
-    return {
+    memory = None
+    if model.memory is not None:
+        memory = {name: getattr(model, name) for name in ("n_frozen", "n_calls", "is_closed")}
+        memory |= {name: getattr(model.memory, name) for name in ("limit", "is_cut", "fitted")}
+    header = {
         "format": f"{MAJOR}.{MINOR}",
         "needs": [name for name in KNOWN_NEEDS if getattr(model, name, None) is not None],
         "written_by": f"protopinv {__version__}",
@@ -101,25 +103,15 @@ def _header(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, A
         "examples": "made-up" if model.made_up else "training",
         "image_range": model.image_range,
         "table": None if model.table is None else tables.described(model.table),
-        "memory": None if model.memory is None else _described(model, model.memory),
+        "memory": memory,
         "activation": model.network.activation,
         "sharpness": model.calibration,
         "network_dtype": dtype,
         "parameters": model.parameters,
         "config": asdict(model.config),
-        "history": {name: v for name, v in history.items() if name not in (*EPOCHS, *APART)},
+        "history": {name: value for name, value in history.items() if name not in EPOCHS},
     }
-
-
-def _described(model: Model, memory: Memory) -> dict[str, Any]:
-    return {
-        "n_frozen": model.n_frozen,
-        "n_calls": model.n_calls,
-        "is_closed": model.is_closed,
-        "limit": memory.limit,
-        "is_cut": memory.is_cut,
-        "fitted": memory.fitted,
-    }
+    return {name: plain(value) for name, value in header.items()}
 
 
 def _parts(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, Mapping[str, Tensor]]:
@@ -134,28 +126,26 @@ def _parts(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, Ma
     outputs = example_outputs(replace(model, network=network))
     is_finite = outputs.isfinite().all(1)
     rows = torch.from_numpy(np.ascontiguousarray(torch_ready(model.examples)))
-    epochs = (*EPOCHS, *(name for name in APART if history.get(name)))
+    named = {name: getattr(model, name) for name in ("bank", "last_bank", "features", "memory")}
+    named |= {n: model.front for n, kind in FRONTS.items() if isinstance(model.front, kind)}
+    parts = {name: part.tensors() for name, part in named.items() if part is not None}
     table = {} if model.table is None else tables.arrays(model.table)
-    fronts = {
-        name: model.front.tensors() if isinstance(model.front, kind) else {}
-        for name, kind in FRONTS.items()
-    }
     return {
-        **fronts,
-        "bank": {} if model.bank is None else model.bank.tensors(),
-        "features": model.features.tensors(),
+        **parts,
         "network": packed,
         "table": {n: torch.from_numpy(np.ascontiguousarray(array)) for n, array in table.items()},
-        "memory": {} if model.memory is None else model.memory.tensors(),
-        "last_bank": {} if model.last_bank is None else model.last_bank.tensors(),
         "examples": {"rows": rows[is_finite], "outputs": outputs[is_finite]},
-        "history": {name: torch.tensor(history[name], dtype=torch.float64) for name in epochs},
+        "history": {
+            name: torch.tensor(history[name], dtype=torch.float64)
+            for name in EPOCHS
+            if history.get(name) or name not in APART
+        },
     }
 
 
 def _thinned(history: dict[str, Any]) -> dict[str, Any]:
     """Every so many epochs of a history that is longer than a file may have it."""
-    epochs = {name: v for name, v in history.items() if name in (*EPOCHS, *APART) and v}
+    epochs = {name: history[name] for name in EPOCHS if history[name]}
     n_numbers = sum(np.size(values[0]) * len(values) for values in epochs.values())
     every = -(-n_numbers // MOST_LISTED)
     if every <= 1:
@@ -168,14 +158,14 @@ def _thinned(history: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _divided(header: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _divided(header: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """What stays in the header, and what is a tensor because it is long."""
-    texts = {name: _encoded(value) for name, value in plain(header).items()}
-    long = {n: t for n, t in texts.items() if len(t) > LONG_BYTES and n not in NEVER_LONG}
-    short = {name: value for name, value in plain(header).items() if name not in long}
+    texts = {name: _encoded(value) for name, value in header.items() if name not in NEVER_LONG}
+    long = {name: text for name, text in texts.items() if len(text) > LONG_BYTES}
+    short = {name: value for name, value in header.items() if name not in long}
     if long:
         short["needs"].append("long")
-    n_bytes, n_long = (sum(map(of, long.values())) for of in (len, n_values))
+    n_bytes, n_long = (sum(map(count, long.values())) for count in (len, n_values))
     if n_bytes > MOST_LONG_BYTES or n_long > MOST_VALUES:
         raise _too_much()
     return short, {n: torch.frombuffer(bytearray(t), dtype=torch.uint8) for n, t in long.items()}
