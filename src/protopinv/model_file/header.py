@@ -9,40 +9,15 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, get_args
+from typing import Any, BinaryIO
 
-import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from protopinv.errors import ModelFileError
 from protopinv.files import is_file
-from protopinv.plain import (
-    ANY,
-    BOOL,
-    COUNT,
-    MOST_VALUES,
-    NUMBER,
-    NUMBERS,
-    OBJECT,
-    POSITIVE,
-    RANGE,
-    SIZE,
-    TEXT,
-    TEXTS,
-    Rule,
-    UnfitError,
-    check,
-    list_of,
-    n_values,
-    one_of,
-    or_none,
-    strict_json,
-    visible,
-)
-from protopinv.train.config import RegressionLoss
+from protopinv.model_file.rules import OBJECTIVES, check_values
+from protopinv.plain import MOST_VALUES, UnfitError, n_values, strict_json, visible
 
 FORMAT = "protopinv"
 # A reader of 1.x reads every 1.y: what a file needs beyond the first of them it lists by name.
@@ -92,75 +67,6 @@ NAMES = re.compile("|".join(f"(?P<k{place}>{name})" for place, (name, _, _) in e
 DAMAGE: tuple[type[Exception], ...] = (LookupError, TypeError, ValueError, AttributeError)
 DAMAGE += (RuntimeError, ArithmeticError, MemoryError, OSError, SafetensorError)
 
-DTYPES = ("float64", "float32", "float16", "int8")
-ENDINGS = ("finished", "stopped early", "interrupted")
-# Types of labels, as NumPy writes them.
-LABEL_TYPE = re.compile(r"[<>|=]?[biufU]\d{1,9}|\|O")
-
-# What every value of our header may be: its type and its range.
-HEADER: dict[str, Rule] = {
-    "needs": TEXTS,
-    "task": TEXT,
-    "objective": OBJECT,
-    "feature_names": or_none(TEXTS),
-    "activation": TEXT,
-    "network_dtype": one_of(*DTYPES),
-    "parameters": OBJECT,
-    "config": OBJECT,
-    "history": OBJECT,
-}
-# What files of an earlier version may lack.
-OPTIONAL: dict[str, Rule] = {
-    "target_names": or_none(TEXTS),
-    "examples": or_none(one_of("made-up", "training")),
-    "image_range": or_none(RANGE),
-    "table": or_none(OBJECT),
-    "memory": or_none(OBJECT),
-    "sharpness": or_none(POSITIVE),
-}
-# Parameters that are no hyperparameters; the estimators check the others as a fit does.
-PARAMETERS: dict[str, Rule] = {
-    "columns": or_none(OBJECT),
-    "class_weight": ANY,
-    "memory": ANY,
-    "max_prototypes": ANY,
-    "warm_start": ANY,
-    "bounded": ANY,
-    "device": one_of("auto", "cpu"),
-    "random_state": or_none((lambda v: type(v) is int and 0 <= v < 2**32, "a seed")),
-    "verbose": ANY,
-}
-HISTORY: dict[str, Rule] = {
-    "seconds": SIZE,
-    "ending": one_of(*ENDINGS),
-    "best_epoch": or_none(COUNT),
-    "kept_epoch": or_none(COUNT),
-    "steps": COUNT,
-    "skipped_steps": COUNT,
-    "rate_cuts": COUNT,
-    "events": TEXTS,
-}
-MEMORY: dict[str, Rule] = {"limit": COUNT, "is_cut": BOOL, "n_frozen": COUNT, "is_closed": BOOL}
-OPTIONAL_MEMORY: dict[str, Rule] = {"fitted": SIZE, "n_calls": COUNT}
-OBJECTIVES: dict[str, dict[str, Rule]] = {
-    "classification": {
-        "classes": list_of(lambda v: NUMBER[0](v) or isinstance(v, bool | str), "numbers or texts"),
-        "classes_dtype": (
-            lambda v: isinstance(v, str) and LABEL_TYPE.fullmatch(v) is not None,
-            "a type of labels",
-        ),
-    },
-    "multi-label": {"n_labels": COUNT},
-    "regression": {
-        "centre": NUMBERS,
-        "spread": list_of(POSITIVE[0], "positive numbers"),
-        "variance": list_of(SIZE[0], "numbers, 0 or more"),
-        "is_column": BOOL,
-        "loss": one_of(*get_args(RegressionLoss)),
-    },
-}
-BOUNDS: dict[str, Rule] = {"low": or_none(NUMBERS), "high": or_none(NUMBERS)}
-
 
 def read_header(path: Path) -> dict[str, Any]:
     """Our header; ModelFileError unless its values and all tensors are described as they must."""
@@ -174,7 +80,12 @@ def read_header(path: Path) -> dict[str, Any]:
     except (ValueError, OSError, RecursionError) as error:
         raise broken(path, error) from error
     with fitting_together(path):
-        _check_values(header, path)
+        check_values(header)
+    if header["task"] not in OBJECTIVES:
+        raise ModelFileError(
+            f"This version reads models for {', '.join(OBJECTIVES)}. {path} holds one for "
+            f"{visible(repr(header['task']))[:60]}. Upgrade protopinv."
+        )
     return header
 
 
@@ -322,68 +233,3 @@ def _are_counts(numbers: Any) -> bool:
     return isinstance(numbers, list) and all(
         type(number) is int and 0 <= number < 2**48 for number in numbers
     )
-
-
-def _check_values(header: Mapping[str, Any], path: Path) -> None:
-    """Raise UnfitError for a value that is missing, or of another kind than it must be."""
-    check("", header, HEADER, OPTIONAL)
-    check("history.", header["history"], HISTORY)
-    check("parameters.", header["parameters"], {}, PARAMETERS)
-    if header.get("memory") is not None:
-        check("memory.", header["memory"], MEMORY, OPTIONAL_MEMORY)
-    task, described = header["task"], header["objective"]
-    if task not in OBJECTIVES:
-        raise ModelFileError(
-            f"This version reads models for {', '.join(OBJECTIVES)}. {path} holds one for "
-            f"{visible(repr(task))[:60]}. Upgrade protopinv."
-        )
-    check("objective.", described, OBJECTIVES[task], BOUNDS if task == "regression" else {})
-    if task == "classification":
-        labels_of(described)
-    elif task == "regression":
-        _check_targets(described)
-
-
-def labels_of(described: Mapping[str, Any]) -> NDArray[Any]:
-    """Classes as the array they were: sorted, all different, of a type no wider than they are."""
-    labels, dtype = described["classes"], described["classes_dtype"]
-    if len(labels) < 2:
-        raise UnfitError("it has fewer than two classes")
-    array = np.array(labels, dtype=object)
-    if dtype == "|O":
-        if not all(isinstance(label, str) for label in labels):
-            raise UnfitError("classes are not all texts, nor all numbers")
-    else:
-        array = _typed(array, dtype, labels)
-    if array.dtype.kind == "f" and any(each % 1 or abs(each) >= 2**63 for each in labels):
-        raise UnfitError("classes that are numbers with digits after the point")
-    if any(not before < after for before, after in pairwise(labels)):
-        raise UnfitError("a class appears twice, or they are not in order")
-    return array
-
-
-def _typed(array: NDArray[Any], dtype: str, labels: list[Any]) -> NDArray[Any]:
-    try:
-        kind = np.dtype(dtype)
-        widest = np.array(labels).dtype if kind.kind == "U" else kind
-        if kind.itemsize > widest.itemsize:
-            raise UnfitError(f"labels of type {dtype!r:.20}")
-        array = array.astype(kind)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise UnfitError(f"labels of type {dtype!r:.20}") from error
-    if array.tolist() != labels:
-        raise UnfitError("labels that are not of their type")
-    return array
-
-
-def _check_targets(described: Mapping[str, Any]) -> None:
-    n, low, high = len(described["centre"]), described.get("low"), described.get("high")
-    lists = [described["spread"], described["variance"], *(b for b in (low, high) if b is not None)]
-    if not n or any(len(each) != n for each in lists):
-        raise UnfitError("scales or bounds for other targets")
-    if (low is None) != (high is None) or any(
-        not a <= b for a, b in zip(low or (), high or (), strict=True)
-    ):
-        raise UnfitError("bounds of which the lower is above the upper, or is missing")
-    if described["is_column"] and n != 1:
-        raise UnfitError(f"{n} targets in a single column")

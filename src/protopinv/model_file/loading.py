@@ -24,13 +24,12 @@ from protopinv.model_file.checking import FRONTS, Parts, check_model, check_part
 from protopinv.model_file.examples import example_outputs
 from protopinv.model_file.header import (
     MINOR,
-    PARAMETERS,
     broken,
     fitting_together,
-    labels_of,
     read_header,
 )
 from protopinv.model_file.packing import unpack
+from protopinv.model_file.rules import PARAMETERS, labels_of
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.plain import UnfitError, visible
 from protopinv.train.config import FIELDS, TrainConfig

@@ -19,7 +19,6 @@ from protopinv.model import Model, torch_ready
 from protopinv.model_file.checking import FRONTS
 from protopinv.model_file.examples import example_outputs, shareable
 from protopinv.model_file.header import (
-    DTYPES,
     FORMAT,
     KNOWN_NEEDS,
     LONG,
@@ -31,6 +30,7 @@ from protopinv.model_file.header import (
     NEVER_LONG,
 )
 from protopinv.model_file.packing import pack, unpack
+from protopinv.model_file.rules import DTYPES
 from protopinv.plain import MOST_VALUES, n_values, plain
 from protopinv.train.history import APART, COLUMNS
 
