@@ -19,7 +19,7 @@ else:
 LONGEST_NAME = 255
 TEMPORARY = ".protopinv-"
 # How names end of the files that are written, by what these are.
-ENDINGS = {
+_ENDINGS = {
     "a model file": (".safetensors",),
     "an export": (".onnx", ".c", ".mjs", ".js", ".safetensors"),
     "a file of predictions": (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".pq"),
@@ -158,8 +158,8 @@ def _reason(error: Exception) -> str:
 
 def require_ending(path: Path, what: str) -> None:
     """Raise OutputError unless the name of ``path`` ends as those of such files do."""
-    if path.suffix not in ENDINGS[what]:
-        *most, last = ENDINGS[what]
+    if path.suffix not in _ENDINGS[what]:
+        *most, last = _ENDINGS[what]
         endings = f"{', '.join(most)} or {last}" if most else last
         raise OutputError(
             f"The name of {what} must end in {endings}. Got {path.name!r}. Rename it."

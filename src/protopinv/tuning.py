@@ -34,7 +34,7 @@ HELD_OUT = 0.2
 REPORTS = 25
 REPORTS_BEFORE_PRUNING = 5
 # The parts of a fingerprint, and what a study of others has.
-PARTS = {
+_PARTS = {
     "rows": "other rows",
     "target": "another target",
     "task": "another task",
@@ -183,7 +183,7 @@ def _study(search: "_Search", journal: Journal | None) -> Any:
     if not before and not study.trials:
         study.set_user_attr("fingerprint", fingerprint)
     elif before != fingerprint:
-        parts = (PARTS[name] for name in PARTS if before.get(name) != fingerprint[name])
+        parts = (_PARTS[name] for name in _PARTS if before.get(name) != fingerprint[name])
         raise DataFileError(
             "A study goes on with the rows, the target, the task and the space that it was begun "
             f"with. {journal.path} has {', '.join(parts)}. Name another file for this search, or "

@@ -106,7 +106,7 @@ def place_of(report: EpochReport) -> tuple[int | None, int]:
     return None if report.candidate is None else report.candidate + 1, report.epoch + 1
 
 
-def numbers_of(report: EpochReport) -> dict[str, float | None]:
+def epoch_numbers(report: EpochReport) -> dict[str, float | None]:
     """Losses, score, learning rate and ridges of an epoch, by name; None for what is not known.
 
     Means over banks that train side by side; ridges are counted from the inputs on.

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from protopinv.callbacks.callback import Callback, TrainingStart, numbers_of, place_of
+from protopinv.callbacks.callback import Callback, TrainingStart, epoch_numbers, place_of
 from protopinv.errors import ConfigError
 from protopinv.files import replacing, require_file
 from protopinv.optional import require
@@ -70,7 +70,7 @@ class HistoryFile(Callback):
         row = {
             "look": look,
             "epoch": epoch,
-            **numbers_of(report),
+            **epoch_numbers(report),
             "seconds": round(time.perf_counter() - self._started, 6),
         }
         with self.path.open("a", encoding="utf-8", newline="") as file:
@@ -126,7 +126,7 @@ class TensorBoard(Callback):
     def on_epoch_end(self, report: EpochReport) -> None:
         """One more point of every curve."""
         look, epoch = place_of(report)
-        for name, number in numbers_of(report).items():
+        for name, number in epoch_numbers(report).items():
             if number is not None:
                 self._writer(look, epoch).add_scalar(name, number, epoch)
 
@@ -194,7 +194,7 @@ class MLflow(Callback):
         metric, now = self._mlflow.entities.Metric, int(1000 * time.time())
         metrics = [
             metric(f"{prefix}{name}", number, now, epoch)
-            for name, number in numbers_of(report).items()
+            for name, number in epoch_numbers(report).items()
             if number is not None
         ]
         self._client.log_batch(self._run, metrics=metrics)

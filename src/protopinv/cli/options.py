@@ -29,7 +29,7 @@ def _read(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
-Data = Annotated[
+DataPath = Annotated[
     str,
     typer.Argument(
         help="A CSV, Parquet or Arrow file, - for a CSV on stdin, or digits, mnist, fashion-mnist."
@@ -70,7 +70,7 @@ ConfigFile = Annotated[
 ]
 
 
-def listed(options: Sequence[str] | None) -> list[str]:
+def comma_separated(options: Sequence[str] | None) -> list[str]:
     """Names given with commas, or by an option that is repeated."""
     return [part.strip() for each in options or () for part in each.split(",") if part.strip()]
 

@@ -21,7 +21,7 @@ from protopinv.plain import plain, visible
 from protopinv.train.config import FIELDS, TrainConfig
 
 # What a validation score is, by task.
-MEASURES = {"classification": "accuracy", "multi-label": "label_accuracy", "regression": "r2"}
+_MEASURES = {"classification": "accuracy", "multi-label": "label_accuracy", "regression": "r2"}
 
 
 class ExitCode(IntEnum):
@@ -145,7 +145,7 @@ def answer(values: Mapping[str, Any], *, as_json: bool) -> None:
 
 def validation(task: str, score: float | None) -> dict[str, float | None]:
     """A validation score under the name of what it is."""
-    return {f"validation_{MEASURES[task]}": score}
+    return {f"validation_{_MEASURES[task]}": score}
 
 
 def _text(value: Any) -> str:

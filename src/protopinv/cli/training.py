@@ -12,13 +12,13 @@ import typer
 from protopinv.cli.options import (
     AsJson,
     ConfigFile,
-    Data,
+    DataPath,
     Device,
     Encoding,
     Separator,
     Target,
     Weight,
-    listed,
+    comma_separated,
     with_options,
     write_config,
 )
@@ -43,9 +43,8 @@ RULE = (
     f"{MOST_WHOLE_CLASSES} different whole numbers, regression for other numbers; of several "
     "columns multi-label if all are 0 and 1, else regression."
 )
-# Hyperparameters that some tasks do not have, and what outputs are called.
+# Hyperparameters that some tasks do not have.
 ABSENT = {"classification": "loss", "multi-label": "loss", "regression": "label_smoothing"}
-OUTPUTS = {"classification": "classes", "multi-label": "labels", "regression": "targets"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +120,7 @@ class TrainingOptions:
             target=self.target,
             drop=self.drop or (),
             weight=self.weight,
-            as_text=listed(self.categorical),
+            as_text=comma_separated(self.categorical),
             written=as_written(self.separator, self.encoding),
             task=self.task,
         )
@@ -142,7 +141,7 @@ class TrainingOptions:
             )
         if values["image_shape"] is None:
             values["image_shape"] = rows.image_shape
-        categorical = listed(self.categorical)
+        categorical = comma_separated(self.categorical)
         build = ProtoPINVRegressor if task == "regression" else ProtoPINVClassifier
         return build(
             **nested(values),
@@ -200,6 +199,7 @@ def train(
     """
     options.check(context)
     from protopinv.callbacks import Callback, HistoryFile, TensorBoard
+    from protopinv.model_file.summary import OUTPUTS
     from protopinv.train.ranks import is_first
 
     callbacks: list[Callback] = [] if log is None else [HistoryFile(log)]
@@ -233,7 +233,7 @@ def train(
             "rows": len(rows.X) if source is None else source.n_rows,
             "features": estimator.n_features_in_,
             "task": task,
-            OUTPUTS[task]: estimator.objective_.n_outputs,
+            OUTPUTS[task][0]: estimator.objective_.n_outputs,
             "members": estimator.bank_.n_members,
             "epochs": history.n_epochs,
             "ended": history.ending,
@@ -254,7 +254,7 @@ def train(
 @with_options
 def tune(
     context: typer.Context,
-    data: Data,
+    data: DataPath,
     options: TrainingOptions,
     trials: Annotated[int, typer.Option(help="Configurations to try, in all.")] = 50,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which to stop.")] = None,
@@ -370,7 +370,7 @@ def _source(data: str, options: TrainingOptions) -> "ArrowRows | None":
         options.target,
         weight=options.weight,
         drop=options.drop or (),
-        as_text=listed(options.categorical),
+        as_text=comma_separated(options.categorical),
         separator=written.separator,
         encoding=written.encoding,
     )

@@ -15,7 +15,7 @@ import typer
 
 from protopinv.cli.options import (
     AsJson,
-    Data,
+    DataPath,
     Device,
     Encoding,
     KnownTarget,
@@ -36,7 +36,7 @@ ROWS_AT_ONCE = 2**17
 
 def predict(
     model: ModelPath,
-    data: Data,
+    data: DataPath,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write here instead of to stdout.")
     ] = None,
@@ -130,7 +130,7 @@ def _write(columns: dict[str, list[Any]], stream: Any, ending: str) -> None:
 
 def evaluate(
     model: ModelPath,
-    data: Data,
+    data: DataPath,
     target: KnownTarget = None,
     weight: Weight = None,
     separator: Separator = None,

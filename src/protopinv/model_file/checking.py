@@ -27,22 +27,22 @@ MAY_BE_AUTO = ("solver", "validation_fraction")
 FRONTS: dict[str, type[Front]] = {"stem": Stem, "squash": Squash, "clip": Clip}
 # What a bank has besides its hidden layers.
 BANK = {"inputs", "outputs", "raw_ridge", "learnable_ridge", "scale"}
-Parts = Mapping[str, Mapping[str, Tensor]]
+PartTensors = Mapping[str, Mapping[str, Tensor]]
 
 
-def check_parts(header: Mapping[str, Any], parts: Parts) -> None:
+def check_parts(header: Mapping[str, Any], parts: PartTensors) -> None:
     """Raise UnfitError for what must be known before anything is made of the tensors."""
     for fault in _faults_of_parts(header, parts):
         raise UnfitError(fault)
 
 
-def check_model(model: Model, parts: Parts) -> None:
+def check_model(model: Model, parts: PartTensors) -> None:
     """Raise UnfitError for a model whose parts do not belong together."""
     for fault in _faults_of_model(model, parts):
         raise UnfitError(fault)
 
 
-def _faults_of_parts(header: Mapping[str, Any], parts: Parts) -> Iterator[str]:
+def _faults_of_parts(header: Mapping[str, Any], parts: PartTensors) -> Iterator[str]:
     for name in ("table", "memory"):
         if (header.get(name) is None) == bool(parts[name]):
             yield f"half a {name}: its description or its tensors are missing"
@@ -76,7 +76,7 @@ def _faults_of_history(history: Mapping[str, Tensor]) -> Iterator[str]:
             yield f"a history whose {name} has no list an epoch"
 
 
-def _faults_of_model(model: Model, parts: Parts) -> Iterator[str]:
+def _faults_of_model(model: Model, parts: PartTensors) -> Iterator[str]:
     yield from _faults_of_network(model)
     for bank in (model.bank, model.last_bank):
         if bank is not None:

@@ -62,7 +62,7 @@ TENSORS: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = (
     (r"history\.(loss|lr|validation_score|validation_loss)", ("F64",), (1,)),
     (r"history\.(ridge|member_loss|fold_loss)", ("F64",), (1, 2)),
 )
-NAMES = re.compile("|".join(f"(?P<k{place}>{name})" for place, (name, _, _) in enumerate(TENSORS)))
+_NAMES = re.compile("|".join(f"(?P<k{place}>{name})" for place, (name, _, _) in enumerate(TENSORS)))
 # What reading numbers that do not belong together may raise.
 DAMAGE: tuple[type[Exception], ...] = (LookupError, TypeError, ValueError, AttributeError)
 DAMAGE += (RuntimeError, ArithmeticError, MemoryError, OSError, SafetensorError)
@@ -205,7 +205,7 @@ def _places(table: Mapping[str, Any], size: int) -> dict[str, tuple[int, int]]:
 
 def _place(name: str, entry: Any) -> tuple[int, int]:
     """Where a tensor lies, whose name, type and shape may be what they are."""
-    match = NAMES.fullmatch(name)
+    match = _NAMES.fullmatch(name)
     if match is None or match.lastgroup is None:
         raise ValueError(f"a tensor is called {visible(name)[:40]!r}")
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:

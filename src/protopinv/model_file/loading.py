@@ -20,8 +20,7 @@ from protopinv.features import FeatureMap, Stem
 from protopinv.memory import Memory
 from protopinv.model import Model, merged_network
 from protopinv.model.fitting import range_of_images
-from protopinv.model_file.checking import FRONTS, Parts, check_model, check_parts
-from protopinv.model_file.examples import example_outputs
+from protopinv.model_file.checking import FRONTS, PartTensors, check_model, check_parts
 from protopinv.model_file.header import (
     MINOR,
     broken,
@@ -30,6 +29,7 @@ from protopinv.model_file.header import (
 )
 from protopinv.model_file.packing import unpack
 from protopinv.model_file.rules import PARAMETERS, labels_of
+from protopinv.model_file.saving import example_outputs
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.plain import UnfitError, visible
 from protopinv.train.config import FIELDS, TrainConfig
@@ -71,7 +71,7 @@ def load(path: str | Path) -> Model:
     return replace(model, examples=examples, made_up=False, image_range=pixels)
 
 
-def _parts(path: Path) -> Parts:
+def _parts(path: Path) -> PartTensors:
     """Tensors of a file, by the part they belong to and their name in it."""
     try:
         # all at once: tensors that are windows into a file would change when it does
@@ -101,7 +101,7 @@ def _without_unheard(header: dict[str, Any]) -> dict[str, Any]:
     return {**header, **parts}
 
 
-def _model(header: Mapping[str, Any], parts: Parts, path: Path) -> Model:
+def _model(header: Mapping[str, Any], parts: PartTensors, path: Path) -> Model:
     """All parts as one model, whether or not they belong together."""
     features = FeatureMap.from_tensors(parts["features"])
     bank, last_bank = (

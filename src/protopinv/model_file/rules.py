@@ -57,7 +57,7 @@ _RANGE = Rule(
     "two numbers, the least first",
 )
 
-HEADER = {
+_HEADER = {
     "needs": _TEXTS,
     "task": _TEXT,
     "objective": _OBJECT,
@@ -69,7 +69,7 @@ HEADER = {
     "history": _OBJECT,
 }
 # What files of an earlier version may lack.
-OPTIONAL = {
+_OPTIONAL = {
     "target_names": _or_none(_TEXTS),
     "examples": _or_none(_one_of("made-up", "training")),
     "image_range": _or_none(_RANGE),
@@ -77,7 +77,7 @@ OPTIONAL = {
     "memory": _or_none(_OBJECT),
     "sharpness": _or_none(_POSITIVE),
 }
-HISTORY = {
+_HISTORY = {
     "seconds": _SIZE,
     "ending": _one_of(*ENDINGS),
     "best_epoch": _or_none(_COUNT),
@@ -87,8 +87,8 @@ HISTORY = {
     "rate_cuts": _COUNT,
     "events": _TEXTS,
 }
-MEMORY = {"limit": _COUNT, "is_cut": _BOOL, "n_frozen": _COUNT, "is_closed": _BOOL}
-OPTIONAL_MEMORY = {"fitted": _SIZE, "n_calls": _COUNT}
+_MEMORY = {"limit": _COUNT, "is_cut": _BOOL, "n_frozen": _COUNT, "is_closed": _BOOL}
+_OPTIONAL_MEMORY = {"fitted": _SIZE, "n_calls": _COUNT}
 OBJECTIVES = {
     "classification": {"classes": _LABELS, "classes_dtype": _LABEL_TYPE},
     "multi-label": {"n_labels": _COUNT},
@@ -100,7 +100,7 @@ OBJECTIVES = {
         "loss": _one_of(*get_args(RegressionLoss)),
     },
 }
-BOUNDS = {"low": _or_none(_NUMBERS), "high": _or_none(_NUMBERS)}
+_BOUNDS = {"low": _or_none(_NUMBERS), "high": _or_none(_NUMBERS)}
 # Parameters that are no hyperparameters. The estimators check the others as a fit does.
 PARAMETERS = {
     "columns": _or_none(_OBJECT),
@@ -113,13 +113,13 @@ PARAMETERS |= dict.fromkeys(("warm_start", "bounded", "verbose"), _ANY)
 
 def check_values(header: Mapping[str, Any]) -> None:
     """Raise UnfitError for a value that is missing, or of another kind than it must be."""
-    _check("", header, HEADER, OPTIONAL)
-    _check("history.", header["history"], HISTORY)
+    _check("", header, _HEADER, _OPTIONAL)
+    _check("history.", header["history"], _HISTORY)
     _check("parameters.", header["parameters"], {}, PARAMETERS)
     if header.get("memory") is not None:
-        _check("memory.", header["memory"], MEMORY, OPTIONAL_MEMORY)
+        _check("memory.", header["memory"], _MEMORY, _OPTIONAL_MEMORY)
     task, described = header["task"], header["objective"]
-    bounds = BOUNDS if task == "regression" else {}
+    bounds = _BOUNDS if task == "regression" else {}
     _check("objective.", described, OBJECTIVES.get(task, {}), bounds)
     if task == "classification":
         labels_of(described)
