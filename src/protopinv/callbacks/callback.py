@@ -1,7 +1,7 @@
 """A callback, several as one observer that no failure of theirs can harm, and early stopping."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -68,7 +68,7 @@ class Callbacks:
 
     def begin(self, start: TrainingStart) -> None:
         """Tell that training begins."""
-        self._tell(lambda each: each.on_train_begin(start))
+        self._tell("on_train_begin", start)
 
     @contextmanager
     def told_of(self, model: Any) -> Iterator[None]:
@@ -76,26 +76,28 @@ class Callbacks:
         try:
             yield
         except BaseException as error:
-            # bound here, since the name is gone behind this block
-            failure = error
-            self._tell(lambda each: each.on_train_failed(failure))
+            self._tell("on_train_failed", error)
             raise
-        self._tell(lambda each: each.on_train_end(model))
+        self._tell("on_train_end", model)
 
     def _after_epoch(self, report: EpochReport) -> bool:
         stop = self._observer is not None and bool(self._observer(report))
-        wishes = self._tell(lambda each: each.on_epoch_end(report))
-        return stop or any(wishes)
+        return any(self._tell("on_epoch_end", report)) or stop
 
-    def _tell(self, message: Callable[[Callback], Any]) -> list[Any]:
-        """All of them; who fails is told nothing more."""
+    def _tell(self, event: str, value: Any) -> list[Any]:
+        """What all of them return; one that fails is told nothing more."""
         answers = []
         for callback in tuple(self._listed):
             try:
-                answers.append(message(callback))
+                answers.append(getattr(callback, event)(value))
             except Exception as error:  # whatever it is, it must not end a training
                 self._listed.remove(callback)
-                _warn(callback, error)
+                reason = str(error).strip().partition("\n")[0]
+                text = (
+                    f"A callback must not fail. {type(callback).__name__} did "
+                    f"({type(error).__name__}: {reason}). Training goes on without it."
+                )
+                warnings.warn(CallbackWarning(text), stacklevel=5)
                 with suppress(Exception):
                     callback.on_train_failed(error)
         return answers
@@ -118,17 +120,6 @@ def epoch_numbers(report: EpochReport) -> dict[str, float | None]:
         "lr": sum(report.lr) / len(report.lr) if report.lr else None,
         **{f"ridge_{number}": value for number, value in enumerate(layers, start=1)},
     }
-
-
-def _warn(callback: Callback, error: Exception) -> None:
-    reason = str(error).strip().splitlines()[:1] or [""]
-    warnings.warn(
-        CallbackWarning(
-            f"A callback must not fail. {type(callback).__name__} did "
-            f"({type(error).__name__}: {reason[0]}). Training goes on without it."
-        ),
-        stacklevel=6,
-    )
 
 
 def _checked(callbacks: Iterable[Callback] | None) -> list[Callback]:
