@@ -110,20 +110,22 @@ class TrainingOptions:
         if self.save_config is not None and is_first():
             write_config(context, self.save_config, self.hyperparameters)
 
+    @property
+    def reading(self) -> dict[str, Any]:
+        """Which columns of a table are read, and as what."""
+        return {
+            "target": self.target,
+            "weight": self.weight,
+            "drop": self.drop or (),
+            "as_text": comma_separated(self.categorical),
+        }
+
     def rows(self, data: str) -> "Dataset":
         """All rows of a file, or the training split of a named set."""
         from protopinv.data import load_data
 
-        return load_data(
-            data,
-            split="train",
-            target=self.target,
-            drop=self.drop or (),
-            weight=self.weight,
-            as_text=comma_separated(self.categorical),
-            written=as_written(self.separator, self.encoding),
-            task=self.task,
-        )
+        written = as_written(self.separator, self.encoding)
+        return load_data(data, split="train", written=written, task=self.task, **self.reading)
 
     def estimator(self, rows: "Dataset") -> "ProtoPINVClassifier | ProtoPINVRegressor":
         """The unfitted estimator for the task of these rows, with the hyperparameters."""
@@ -141,13 +143,13 @@ class TrainingOptions:
             )
         if values["image_shape"] is None:
             values["image_shape"] = rows.image_shape
-        categorical = comma_separated(self.categorical)
+        categories = dict.fromkeys(comma_separated(self.categorical), "category")
         build = ProtoPINVRegressor if task == "regression" else ProtoPINVClassifier
         return build(
             **nested(values),
             device=self.device,
             random_state=self.seed,
-            columns=dict.fromkeys(categorical, "category") if categorical else None,
+            columns=categories or None,
             verbose=self.verbosity,
         )
 
@@ -199,7 +201,6 @@ def train(
     """
     options.check(context)
     from protopinv.callbacks import Callback, HistoryFile, TensorBoard
-    from protopinv.model_file.summary import OUTPUTS
     from protopinv.train.ranks import is_first
 
     callbacks: list[Callback] = [] if log is None else [HistoryFile(log)]
@@ -223,27 +224,11 @@ def train(
         return
     for line in (*rows.said, *_described(estimator.table_)):
         say(line)
-    history, task = estimator.history_, estimator.model_.task
-    interrupted = history.ending == "interrupted"
+    interrupted = estimator.history_.ending == "interrupted"
     output = options.save(estimator, interrupted=interrupted)
+    n_rows = len(rows.X) if source is None else source.n_rows
     answer(
-        {
-            "model": str(output),
-            "data": rows.name,
-            "rows": len(rows.X) if source is None else source.n_rows,
-            "features": estimator.n_features_in_,
-            "task": task,
-            OUTPUTS[task][0]: estimator.objective_.n_outputs,
-            "members": estimator.bank_.n_members,
-            "epochs": history.n_epochs,
-            "ended": history.ending,
-            "loss": history.loss[-1] if history.loss else None,
-            **validation(task, history.kept_score),
-            "seconds": history.seconds,
-            "trained_numbers": estimator.n_trained_,
-            "shipped_numbers": estimator.n_shipped_,
-            "guard": history.events,
-        },
+        {"model": str(output), "data": rows.name, "rows": n_rows, **_facts(estimator)},
         as_json=options.as_json,
     )
     if interrupted and checkpoint is not None and checkpoint.exists():
@@ -337,6 +322,27 @@ def _task_of(y: Any, *, several: bool) -> str:
     return "classification" if are_classes else "regression"
 
 
+def _facts(estimator: "ProtoPINVClassifier | ProtoPINVRegressor") -> dict[str, Any]:
+    """Sizes of a model, and how its training went."""
+    from protopinv.model_file.summary import OUTPUTS
+
+    history, task = estimator.history_, estimator.model_.task
+    return {
+        "features": estimator.n_features_in_,
+        "task": task,
+        OUTPUTS[task][0]: estimator.objective_.n_outputs,
+        "members": estimator.bank_.n_members,
+        "epochs": history.n_epochs,
+        "ended": history.ending,
+        "loss": history.loss[-1] if history.loss else None,
+        **validation(task, history.kept_score),
+        "seconds": history.seconds,
+        "trained_numbers": estimator.n_trained_,
+        "shipped_numbers": estimator.n_shipped_,
+        "guard": history.events,
+    }
+
+
 def _described(table: "Table | None") -> list[str]:
     """What was understood of each column, of as many as can be read; nothing of plain numbers."""
     if table is None or (table.is_plain and not table.left_out):
@@ -366,13 +372,7 @@ def _source(data: str, options: TrainingOptions) -> "ArrowRows | None":
         )
     written = as_written(options.separator, options.encoding)
     rows = open_rows(
-        path,
-        options.target,
-        weight=options.weight,
-        drop=options.drop or (),
-        as_text=comma_separated(options.categorical),
-        separator=written.separator,
-        encoding=written.encoding,
+        path, separator=written.separator, encoding=written.encoding, **options.reading
     )
     if options.task != "classification":
         rows.require_plain_targets()
