@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, and looked for without an exception."""
+"""Files: written completely or not at all, and found without an exception."""
 
 import errno
 import os

@@ -125,8 +125,8 @@ def tune(
         raise ConfigError(f"n_trials must be 1 or more. Got {n_trials}. Raise it.")
     optuna = require("optuna", extra="tune", why="Tuning")
     base = ProtoPINVClassifier() if estimator is None else clone(estimator)
-    given = base.get_params()
-    unknown = [name for name in fixed if name not in given]
+    defaults = base.get_params()
+    unknown = [name for name in fixed if name not in defaults]
     if unknown:
         raise ConfigError(
             f"fixed must name parameters of the estimator. Got {unknown[0]!r}. Remove it."
@@ -134,7 +134,7 @@ def tune(
     # Trials take rows apart; the winner is given X as it came, and learns its column names.
     rows, weights = X if is_frame(X) else np.asarray(X), sample_weight
     weights = None if weights is None else np.asarray(weights)
-    stays = {name: given[name] for name in sorted(fixed)}
+    stays = {name: defaults[name] for name in sorted(fixed)}
     search = _Search(optuna, base, rows, np.asarray(y), weights, space, stays, random_state)
     if is_auto(base.early_stopping):
         base.set_params(early_stopping="cross" if search.has_folds else False)
@@ -162,7 +162,7 @@ def tune(
 
 @contextmanager
 def _quiet(optuna: Any) -> Iterator[None]:
-    """Without Optuna's line for every trial; it talks again afterwards as it did before."""
+    """Without Optuna's line for every trial; afterwards it logs as it did before."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:

@@ -123,12 +123,12 @@ def epoch_numbers(report: EpochReport) -> dict[str, float | None]:
 
 
 def _checked(callbacks: Iterable[Callback] | None) -> list[Callback]:
-    given: Any = callbacks
-    if isinstance(given, Callback) or not (given is None or isinstance(given, Iterable)):
+    value: Any = callbacks
+    if isinstance(value, Callback) or not (value is None or isinstance(value, Iterable)):
         raise ConfigError(
-            f"callbacks must be a list. Got {given!r:.60}. Write callbacks=[...] around it."
+            f"callbacks must be a list. Got {value!r:.60}. Write callbacks=[...] around it."
         )
-    listed = list(given or ())
+    listed = list(value or ())
     for each in listed:
         if isinstance(each, type):
             raise ConfigError(
@@ -191,7 +191,7 @@ class EarlyStop(Callback):
         if number is None:  # folds have no score after their first epoch
             return False
         gain = number - self._best if name == "validation_score" else self._best - number
-        # after their first epoch folds have said nothing yet, and "auto" may be another number
+        # after their first epoch folds have no score yet, and "auto" may be another number
         if name != self._name or gain > self.min_delta:
             self._name, self._best, self._waited = name, number, 0
             return False

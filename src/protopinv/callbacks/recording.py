@@ -25,7 +25,7 @@ FLUSH_SECONDS = 10
 class HistoryFile(Callback):
     """One line an epoch, as CSV or JSON lines by the ending; a run that is killed leaves them all.
 
-    Columns are ``look`` (the number of a candidate, from 1, while several are looked at), ``epoch``
+    Columns are ``look`` (the number of a candidate, from 1, during screening), ``epoch``
     (from 1), ``loss``, ``validation_loss``, ``validation_score``, ``lr``, ``ridge_1`` and so on for
     the layers, and ``seconds`` since training began or went on. Losses, scores and ridges are means
     over banks that train side by side. Where folds are judged by the pass that trains them,
@@ -63,12 +63,12 @@ class HistoryFile(Callback):
 
     def on_epoch_end(self, report: EpochReport) -> None:
         """One more line."""
-        look, epoch = place_of(report)
-        if self._resumed is not None and look not in self._resumed:
-            self._resumed.add(look)
-            self._forget_from(look, epoch)
+        candidate, epoch = place_of(report)
+        if self._resumed is not None and candidate not in self._resumed:
+            self._resumed.add(candidate)
+            self._forget_from(candidate, epoch)
         row = {
-            "look": look,
+            "look": candidate,
             "epoch": epoch,
             **epoch_numbers(report),
             "seconds": round(time.perf_counter() - self._started, 6),
@@ -83,21 +83,21 @@ class HistoryFile(Callback):
         cells = (values.get(name) for name in self._columns)
         return ",".join("" if cell is None else str(cell) for cell in cells) + "\n"
 
-    def _forget_from(self, look: int | None, epoch: int) -> None:
+    def _forget_from(self, candidate: int | None, epoch: int) -> None:
         """Remove lines of epochs that come again, and one that a kill has cut off."""
         lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
         rows = [row for row in lines[not self._as_json :] if row.endswith("\n")]
         places = map(self._place, rows)
         self._rewrite(
-            [row for row, (of, n) in zip(rows, places, strict=True) if of != look or n < epoch]
+            [row for row, (of, n) in zip(rows, places, strict=True) if of != candidate or n < epoch]
         )
 
     def _place(self, row: str) -> tuple[int | None, int]:
         if self._as_json:
             values = json.loads(row)
             return values["look"], values["epoch"]
-        look, epoch, *_ = row.split(",")
-        return int(look) if look else None, int(epoch)
+        candidate, epoch, *_ = row.split(",")
+        return int(candidate) if candidate else None, int(epoch)
 
     def _rewrite(self, rows: Sequence[str]) -> None:
         first = [] if self._as_json else [",".join(self._columns) + "\n"]
@@ -108,7 +108,7 @@ class HistoryFile(Callback):
 class TensorBoard(Callback):
     """Loss, validation, learning rate and ridges of every epoch, for ``tensorboard --logdir``.
 
-    ``folder`` is that of one run. Candidates that are looked at are runs of their own below it,
+    ``folder`` is that of one run. Candidates are runs of their own below it,
     "look 1" and so on. Epochs are counted from 1. The configuration that was used is a text.
 
     >>> model.fit(X, y, callbacks=[TensorBoard("runs/first")])
@@ -125,10 +125,10 @@ class TensorBoard(Callback):
 
     def on_epoch_end(self, report: EpochReport) -> None:
         """One more point of every curve."""
-        look, epoch = place_of(report)
+        candidate, epoch = place_of(report)
         for name, number in epoch_numbers(report).items():
             if number is not None:
-                self._writer(look, epoch).add_scalar(name, number, epoch)
+                self._writer(candidate, epoch).add_scalar(name, number, epoch)
 
     def on_train_end(self, model: Any) -> None:
         """The configuration, then close the files."""
@@ -141,16 +141,16 @@ class TensorBoard(Callback):
         """Close the files."""
         self._close()
 
-    def _writer(self, look: int | None, first: int) -> Any:
+    def _writer(self, candidate: int | None, first: int) -> Any:
         """Of a run; what an earlier process wrote from its first epoch on is no longer shown."""
         from torch.utils.tensorboard import SummaryWriter
 
-        if look not in self._writers:
-            folder = self.folder if look is None else self.folder / f"look {look}"
-            self._writers[look] = SummaryWriter(
+        if candidate not in self._writers:
+            folder = self.folder if candidate is None else self.folder / f"look {candidate}"
+            self._writers[candidate] = SummaryWriter(
                 str(folder), purge_step=first, flush_secs=FLUSH_SECONDS
             )
-        return self._writers[look]
+        return self._writers[candidate]
 
     def _close(self) -> None:
         for writer in self._writers.values():
@@ -162,7 +162,7 @@ class MLflow(Callback):
     """Parameters, numbers of every epoch and the model file, in the active run or a new one.
 
     Where it is kept is MLflow's to say: ``mlflow.set_tracking_uri`` and ``mlflow.set_experiment``,
-    or MLFLOW_TRACKING_URI. Epochs are counted from 1; numbers of candidates that are looked at have
+    or MLFLOW_TRACKING_URI. Epochs are counted from 1; numbers of candidates have
     names such as "look_1/loss". Parameters that the candidates do not share are logged at the end.
     Without ``model`` the file of the fitted model is not kept there.
 
@@ -189,8 +189,8 @@ class MLflow(Callback):
 
     def on_epoch_end(self, report: EpochReport) -> None:
         """One more point of every metric."""
-        look, epoch = place_of(report)
-        prefix = "" if look is None else f"look_{look}/"
+        candidate, epoch = place_of(report)
+        prefix = "" if candidate is None else f"look_{candidate}/"
         metric, now = self._mlflow.entities.Metric, int(1000 * time.time())
         metrics = [
             metric(f"{prefix}{name}", number, now, epoch)

@@ -1,4 +1,4 @@
-"""What leaves the program: results on stdout, talk and error lines on stderr, exit codes.
+"""What leaves the program: results on stdout, progress and errors on stderr, exit codes.
 
 Messages of the library name parameters of Python; here they become options.
 """
@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from enum import IntEnum
-from pathlib import Path
 from typing import Any, TextIO
 
 import typer
@@ -74,7 +73,7 @@ def one_line(error: BaseException | str) -> str:
 
 
 def say(text: str) -> None:
-    """Talk, on stderr."""
+    """A line on stderr."""
     print(visible(text), file=sys.stderr)
 
 
@@ -97,15 +96,6 @@ class Terminal:
 def for_people(stream: TextIO) -> "TextIO | Terminal":
     """The stream, guarded if it is a terminal; files and pipes get every character as it is."""
     return Terminal(stream) if stream.isatty() else stream
-
-
-def place_for(output: Path, *, interrupted: bool) -> Path:
-    """Where a model goes: one that is not finished beside its place, where a good one may be."""
-    if not interrupted:
-        return output
-    beside = output.with_name(f"{output.stem}.unfinished{output.suffix}")
-    say(f"interrupted: what was reached goes to {beside}; nothing was written to {output}")
-    return beside
 
 
 def leave(*, interrupted: bool) -> None:

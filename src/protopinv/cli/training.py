@@ -22,7 +22,7 @@ from protopinv.cli.options import (
     with_options,
     write_config,
 )
-from protopinv.cli.output import answer, leave, place_for, say, validation
+from protopinv.cli.output import answer, leave, say, validation
 from protopinv.cli.rows import as_written
 from protopinv.errors import ConfigError, DataError
 from protopinv.words import MOST_WHOLE_CLASSES
@@ -156,8 +156,11 @@ class TrainingOptions:
     def save(
         self, estimator: "ProtoPINVClassifier | ProtoPINVRegressor", *, interrupted: bool
     ) -> Path:
-        """Where the model file was written."""
-        output = place_for(self.output, interrupted=interrupted)
+        """Where the model file was written: beside ``output``, if training was interrupted."""
+        place = output = self.output
+        if interrupted:
+            output = place.with_name(f"{place.stem}.unfinished{place.suffix}")
+            say(f"interrupted: what was reached goes to {output}; nothing was written to {place}")
         estimator.save(output, examples=self.with_examples)
         say(f"saved {output}")
         return output
@@ -291,7 +294,7 @@ def tune(
 
 
 def _chosen_task(task: str, rows: "Dataset") -> str:
-    """The task, said on stderr where the target decided."""
+    """The task, shown on stderr where the target decided."""
     several = len(rows.targets) > 1
     if task == "auto":
         task = _task_of(rows.y, several=several)

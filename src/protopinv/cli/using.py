@@ -1,6 +1,6 @@
-"""protopinv predict, evaluate, inspect, report, export and diagnose: a model is used, or looked at.
+"""protopinv predict, evaluate, inspect, report, export and diagnose: commands on a model.
 
-What is heavy is imported in the commands: help and a look at a file need no torch.
+What is heavy is imported in the commands: help and inspect need no torch.
 """
 
 import csv
@@ -206,8 +206,8 @@ def inspect(
 
     facts = summary(model)
     history, config = facts.pop("history"), facts.pop("config")
-    loss, scores, kept = history["loss"], history["validation_score"], history["kept_epoch"]
-    score = None if kept is None or kept >= len(scores) else scores[kept]
+    loss, scores, epoch = history["loss"], history["validation_score"], history["kept_epoch"]
+    score = None if epoch is None or epoch >= len(scores) else scores[epoch]
     values = {
         "model": model,
         **facts,
@@ -258,13 +258,13 @@ def report(
     estimator = model_at(model)
     from protopinv.report import write_report
 
-    known: dict[str, Any] = {}
+    measured_on: dict[str, Any] = {}
     if data is not None:
         table = rows_for(
             estimator, data, target, separator=separator, encoding=encoding, needs_target=True
         )
-        known = {"X": table.X, "y": table.y}
-    path = write_report(estimator, output, **known, name=Path(model).stem, rows=rows)
+        measured_on = {"X": table.X, "y": table.y}
+    path = write_report(estimator, output, **measured_on, name=Path(model).stem, rows=rows)
     values = {"model": model, "report": str(path), "bytes": path.stat().st_size, "data": data}
     answer(values, as_json=as_json)
 
@@ -307,16 +307,16 @@ def export(
     estimator = model_at(model)
     from protopinv.data import NAMED
 
-    known: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     if calibrate is not None:
-        known["calibration"] = rows_for(estimator, calibrate, target, split="train").X
+        arrays["calibration"] = rows_for(estimator, calibrate, target, split="train").X
     if data is not None:
         has_target = target is not None or data in NAMED
         rows = rows_for(estimator, data, target, needs_target=has_target)
-        known["X"] = rows.X
+        arrays["X"] = rows.X
         if has_target:
-            known["y"] = rows.y
-    exported = estimator.export(output, dtype=dtype, examples=with_examples, **known)
+            arrays["y"] = rows.y
+    exported = estimator.export(output, dtype=dtype, examples=with_examples, **arrays)
     change = dict(exported.change)
     values = {
         "model": model,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DTYPES", "FORMAT", "load", "made_up", "save", "shareable"]
 
-# Imported when they are first used: a look at a file needs no torch.
+# Imported when they are first used: a summary of a file needs no torch.
 _HOME = {
     "DTYPES": "rules",
     "FORMAT": "header",

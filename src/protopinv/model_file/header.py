@@ -2,7 +2,7 @@
 
 A safetensors file begins with the length of a JSON object, which says of every tensor its type, its
 shape and where it lies, and under ``__metadata__`` holds texts: one of them is our own header. All
-of this is without torch, so that a look at a file and its loading ask for the same.
+of this is without torch, so that the summary of a file and its loading check the same.
 """
 
 import math

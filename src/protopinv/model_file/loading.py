@@ -38,7 +38,7 @@ from protopinv.train.history import History
 # Outputs of examples may differ by this share of the largest of them; stems work in float32.
 DRIFT = 1e-6
 DRIFT_OF_STEMS = 1e-3
-# What values of other kinds raise where they are looked at.
+# What values of other kinds raise where they are used.
 ODD = (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -89,14 +89,14 @@ def _without_unheard(header: dict[str, Any]) -> dict[str, Any]:
     """The header; of a newer file without hyperparameters and facts that are unknown here."""
     if int(header["format"].partition(".")[2]) <= MINOR:
         return header
-    known = {
+    names_of = {
         "parameters": {*FIELDS, *PARAMETERS},
         "config": {*FIELDS},
         "history": {*vars(History())},
     }
     parts = {
         part: {name: value for name, value in header[part].items() if name in names}
-        for part, names in known.items()
+        for part, names in names_of.items()
     }
     return {**header, **parts}
 
