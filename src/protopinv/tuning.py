@@ -132,8 +132,8 @@ def tune(
             f"fixed must name parameters of the estimator. Got {unknown[0]!r}. Remove it."
         )
     # Trials take rows apart; the winner is given X as it came, and learns its column names.
-    rows, weights = X if is_frame(X) else np.asarray(X), sample_weight
-    weights = None if weights is None else np.asarray(weights)
+    rows = X if is_frame(X) else np.asarray(X)
+    weights = None if sample_weight is None else np.asarray(sample_weight)
     stays = {name: defaults[name] for name in sorted(fixed)}
     search = _Search(optuna, base, rows, np.asarray(y), weights, space, stays, random_state)
     if is_auto(base.early_stopping):

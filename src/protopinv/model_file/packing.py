@@ -27,13 +27,12 @@ def pack(network: Network, features: FeatureMap, dtype: str) -> dict[str, Tensor
     """Every tensor under a name, for a file."""
     if dtype == "float64":
         return network.tensors()
-    first, *others = network.weights
     packed: dict[str, Tensor] = {}
-    rows = first[1:] / features.scale[:, None]
-    bias = first[0] + features.mean @ first[1:]
-    packed |= _layer("0", rows, bias, dtype, may_factor=True)
-    for number, W in enumerate(others, start=1):
-        packed |= _layer(str(number), W[..., 1:, :], W[..., 0, :], dtype)
+    for number, W in enumerate(network.weights):
+        rows, bias = W[..., 1:, :], W[..., 0, :]
+        if number == 0:
+            rows, bias = rows / features.scale[:, None], bias + features.mean @ rows
+        packed |= _layer(str(number), rows, bias, dtype, may_factor=number == 0)
     return packed
 
 
@@ -76,7 +75,7 @@ def types_of(names: Collection[str], dtype: str) -> dict[str, torch.dtype]:
 
 
 def _layer(
-    name: str, rows: Tensor, bias: Tensor, dtype: str, *, may_factor: bool = False
+    name: str, rows: Tensor, bias: Tensor, dtype: str, *, may_factor: bool
 ) -> dict[str, Tensor]:
     factors = None
     if may_factor and rows.numel() <= MOST_NUMBERS and bool(rows.any()):
