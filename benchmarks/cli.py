@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from protopinv.cli.app import run
-from protopinv.cli.options import AsJson, listed
+from protopinv.cli.options import AsJson, comma_separated
 from protopinv.cli.output import answer, say
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def study(measure: Callable[..., Shown]) -> Callable[..., Shown]:
 
 def names_in(text: str) -> tuple[str, ...]:
     """The names in a text, with commas between them."""
-    return tuple(listed([text]))
+    return tuple(comma_separated([text]))
 
 
 def some(**texts: str) -> dict[str, Any]:

@@ -20,9 +20,9 @@ from protopinv import ImageCopies, ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ModelFileError, OutputError
 from protopinv.model_file import FORMAT
 from protopinv.model_file import summary as summary_module
-from protopinv.model_file.header import ENDINGS, LOSSES, PARAMETERS, TASKS
+from protopinv.model_file.rules import ENDINGS, OBJECTIVES, PARAMETERS
 from protopinv.model_file.summary import summary
-from protopinv.train.config import FIELDS, RegressionLoss
+from protopinv.train.config import FIELDS
 from protopinv.train.history import Ending
 
 
@@ -387,7 +387,9 @@ def test_a_look_at_what_is_no_model_is_refused(path: Path, tmp_path: Path) -> No
         copy = tmp_path / "copy.safetensors"
         copy.write_bytes(path.read_bytes())
         rewrite(copy, **changes)
-        with pytest.raises(ModelFileError, match=r"must fit together|reads model files of"):
+        with pytest.raises(
+            ModelFileError, match=r"must fit together|reads model files of|reads models for"
+        ):
             summary(copy)
     (tmp_path / "text").write_text("a,b\n1,2\n3,4\n")
     with pytest.raises(ModelFileError, match="must be whole"):
@@ -428,8 +430,7 @@ def test_rows_beyond_float32_are_no_reason_that_a_file_does_not_load(
 
 def test_words_of_a_file_are_those_of_what_writes_them() -> None:
     assert get_args(Ending) == ENDINGS
-    assert get_args(RegressionLoss) == LOSSES
-    assert set(summary_module.OUTPUTS) == set(TASKS)
+    assert set(summary_module.OUTPUTS) == set(OBJECTIVES)
     names = {*vars(ProtoPINVClassifier()), *vars(ProtoPINVRegressor())}
     assert names - {"copies"} <= {*FIELDS, *PARAMETERS}
     assert set(PARAMETERS) <= names

@@ -1,5 +1,6 @@
-"""Files: written whole or not at all, and looked for without an exception."""
+"""Files: written completely or not at all, and found without an exception."""
 
+import errno
 import os
 import secrets
 import stat
@@ -19,7 +20,7 @@ else:
 LONGEST_NAME = 255
 TEMPORARY = ".protopinv-"
 # How names end of the files that are written, by what these are.
-ENDINGS = {
+_ENDINGS = {
     "a model file": (".safetensors",),
     "an export": (".onnx", ".c", ".mjs", ".js", ".safetensors"),
     "a file of predictions": (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".pq"),
@@ -36,7 +37,8 @@ def replacing(path: Path) -> Iterator[Path]:
     replaced stay. Temporary files that killed processes have left in the folder are removed.
     """
     require_file(path)
-    try:
+    advice = "Free some space, or choose another place."
+    with _refused(f"An output must be written whole. {path} was not", advice):
         target = path.resolve()  # through a link to the file it names
         _remove_abandoned(target.parent)
         with _temporary_beside(target) as temporary:
@@ -44,13 +46,6 @@ def replacing(path: Path) -> Iterator[Path]:
             _sync(temporary)
             temporary.replace(target)
             _sync(target.parent)
-    except ProtoPINVError:
-        raise
-    except OSError as error:
-        raise OutputError(
-            f"An output must be written whole. {path} was not ({_reason(error)}). Free some space, "
-            "or choose another place."
-        ) from error
 
 
 def require_file(path: Path) -> None:
@@ -59,43 +54,49 @@ def require_file(path: Path) -> None:
     A temporary file is made beside it and removed: permissions alone do not tell of a file system
     that is read-only or full, and root has them all.
     """
+    rule = f"An output needs a folder that can be written. {path.parent} cannot"
+    with _refused(rule, "Choose another."):
+        target = _resolved(path)
+        if len(os.fsencode(path.name)) > LONGEST_NAME:
+            raise OutputError(
+                f"The name of an output must have at most {LONGEST_NAME} bytes. "
+                f"{path.name[:20]}... has more. Shorten it."
+            )
+        exists = target.exists()
+        if exists and not target.is_file():
+            kind = "a folder" if target.is_dir() else "a device or a pipe"
+            raise OutputError(f"An output must be a file. {path} is {kind}. Name an ordinary file.")
+        if not target.parent.is_dir():
+            missing = path.parent if not path.is_symlink() else target.parent
+            raise OutputError(
+                f"An output needs an existing folder. There is no {missing}. Create it first."
+            )
+        # anybody must be allowed to write there: root always is
+        if exists and not (os.access(target, os.W_OK) and target.stat().st_mode & 0o222):
+            raise OutputError(
+                f"An output that exists must be writable. {path} is read-only. Choose another "
+                "name, or change its permissions."
+            )
+        with _temporary_beside(target):
+            pass
+
+
+def _resolved(path: Path) -> Path:
     try:
-        _require_file(path, path.resolve())
+        return path.resolve()
+    except RuntimeError as error:
+        raise OSError(errno.ELOOP, "its links go in circles") from error
+
+
+@contextmanager
+def _refused(rule: str, advice: str) -> Iterator[None]:
+    """What the system refuses in here is an OutputError, without the name of a temporary file."""
+    try:
+        yield
     except ProtoPINVError:
         raise
-    except (OSError, RuntimeError) as error:  # the latter is what a loop of links gives
-        raise OutputError(
-            f"An output needs a folder that can be written. {path.parent} cannot "
-            f"({_reason(error)}). Choose another."
-        ) from error
-
-
-def _require_file(path: Path, target: Path) -> None:
-    if len(os.fsencode(path.name)) > LONGEST_NAME:
-        raise OutputError(
-            f"The name of an output must have at most {LONGEST_NAME} bytes. "
-            f"{path.name[:20]}... has more. Shorten it."
-        )
-    if target.exists() and not target.is_file():
-        kind = "a folder" if target.is_dir() else "a device or a pipe"
-        raise OutputError(f"An output must be a file. {path} is {kind}. Name an ordinary file.")
-    if not target.parent.is_dir():
-        missing = path.parent if not path.is_symlink() else target.parent
-        raise OutputError(
-            f"An output needs an existing folder. There is no {missing}. Create it first."
-        )
-    if target.exists() and not _may_be_written(target):
-        raise OutputError(
-            f"An output that exists must be writable. {path} is read-only. Choose another name, "
-            "or change its permissions."
-        )
-    with _temporary_beside(target):
-        pass
-
-
-def _may_be_written(path: Path) -> bool:
-    """Whether we may, and anybody may: root is always let."""
-    return os.access(path, os.W_OK) and bool(path.stat().st_mode & 0o222)
+    except OSError as error:
+        raise OutputError(f"{rule} ({error.strerror or error}). {advice}") from error
 
 
 @contextmanager
@@ -149,17 +150,10 @@ def _remove_abandoned(folder: Path) -> None:
                 os.close(descriptor)
 
 
-def _reason(error: Exception) -> str:
-    """Why, without the name of a file that the user never gave."""
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return "its links go in circles"
-
-
 def require_ending(path: Path, what: str) -> None:
     """Raise OutputError unless the name of ``path`` ends as those of such files do."""
-    if path.suffix not in ENDINGS[what]:
-        *most, last = ENDINGS[what]
+    if path.suffix not in _ENDINGS[what]:
+        *most, last = _ENDINGS[what]
         endings = f"{', '.join(most)} or {last}" if most else last
         raise OutputError(
             f"The name of {what} must end in {endings}. Got {path.name!r}. Rename it."

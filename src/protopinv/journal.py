@@ -51,18 +51,15 @@ class Journal:
         try:
             with self._alone() as file:
                 end = file.seek(0, os.SEEK_END)
-                is_there = False
                 try:
                     while text:
                         text = text[file.write(text) :]
-                    is_there = True  # also for one who is interrupted while it waits
                     os.fsync(file)
-                except OSError:
-                    is_there = False
-                    raise
-                finally:
-                    if not is_there:
+                except BaseException as error:
+                    # entries that are there stay, if it is interrupted while it waits for the disk
+                    if text or isinstance(error, OSError):
                         file.truncate(end)
+                    raise
         except OSError as error:
             self.error = OutputError(
                 f"A study must be writable while trials run. {self.path} was not "

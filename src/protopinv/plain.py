@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 # Characters that a terminal obeys instead of showing: controls, marks that turn the direction of
@@ -13,12 +13,6 @@ OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u
 MOST_DEPTH = 32
 # Values of one text at most; each becomes an object of Python, of up to a hundred bytes or so.
 MOST_VALUES = 2**21
-# Whole numbers beyond this are no counts of anything; others lose nothing as a float.
-MOST_COUNTED = 2**53
-LARGEST = 1e300
-
-# Whether a value may stand under a name, and what it must be, in words.
-Rule = tuple[Callable[[Any], bool], str]
 
 
 class UnfitError(ValueError):
@@ -72,8 +66,8 @@ def strict_json(text: bytes) -> Any:
     )
     level = [value]
     for _ in range(MOST_DEPTH):
-        objects = [each.values() if isinstance(each, dict) else each for each in level]
-        level = [below for each in objects if not _is_leaf(each) for below in each]
+        objects = [each for each in level if isinstance(each, dict | list)]
+        level = [item for o in objects for item in (o.values() if isinstance(o, dict) else o)]
     if level:
         raise ValueError(f"its header is nested more than {MOST_DEPTH} deep")
     if b"\\u" in text:  # other texts were decoded, and have whole characters
@@ -84,10 +78,6 @@ def strict_json(text: bytes) -> Any:
 def n_values(text: bytes) -> int:
     """As many values as a JSON text may have, known before it is read."""
     return sum(text.count(mark) for mark in (b",", b"[", b"{"))
-
-
-def _is_leaf(value: Any) -> bool:
-    return value is None or isinstance(value, str | int | float)
 
 
 def _finite(text: str) -> float:
@@ -103,58 +93,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"{visible(name)[:40]!r} appears twice in its header")
     return value
-
-
-def check(
-    where: str,
-    values: Any,
-    rules: Mapping[str, Rule],
-    optional: Mapping[str, Rule] | None = None,
-) -> None:
-    """Raise UnfitError for a value that is missing, or that its rule does not allow."""
-    if not isinstance(values, dict):
-        raise UnfitError(f"{where.rstrip('.')} is {visible(f'{values!r:.40}')}, not an object")
-    for name, (test, words) in {**rules, **(optional or {})}.items():
-        if name in values and not test(values[name]):
-            raise UnfitError(f"{where}{name} is {visible(f'{values[name]!r:.40}')}, not {words}")
-        if name in rules and name not in values:
-            raise UnfitError(f"{where}{name} is missing")
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= LARGEST
-
-
-def list_of(test: Callable[[Any], bool], words: str) -> Rule:
-    """A rule for a list of values."""
-    return lambda value: isinstance(value, list) and all(map(test, value)), f"a list of {words}"
-
-
-def or_none(rule: Rule) -> Rule:
-    """A rule that allows null too."""
-    test, words = rule
-    return lambda value: value is None or test(value), f"{words}, or null"
-
-
-def one_of(*values: str) -> Rule:
-    """A rule for some texts."""
-    return lambda value: isinstance(value, str) and value in values, f"one of {', '.join(values)}"
-
-
-ANY: Rule = (lambda _: True, "anything")
-TEXT: Rule = (lambda value: isinstance(value, str), "a text")
-BOOL: Rule = (lambda value: isinstance(value, bool), "true or false")
-COUNT: Rule = (
-    lambda value: type(value) is int and 0 <= value <= MOST_COUNTED,
-    "a whole number, 0 or more",
-)
-NUMBER: Rule = (_is_number, "a number")
-SIZE: Rule = (lambda value: _is_number(value) and value >= 0, "a number, 0 or more")
-POSITIVE: Rule = (lambda value: _is_number(value) and value > 0, "a positive number")
-OBJECT: Rule = (lambda value: isinstance(value, dict), "an object")
-TEXTS: Rule = list_of(TEXT[0], "texts")
-NUMBERS: Rule = list_of(_is_number, "numbers")
-RANGE: Rule = (
-    lambda value: NUMBERS[0](value) and len(value) == 2 and value[0] <= value[1],
-    "two numbers, the least first",
-)

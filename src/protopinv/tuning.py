@@ -1,13 +1,14 @@
 """Search hyperparameters with Optuna: pruned trials, resumable, and a model at the end."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing
@@ -19,7 +20,7 @@ from protopinv.optional import require
 from protopinv.rows import digest
 from protopinv.tables import frame_columns, is_frame
 from protopinv.train.config import is_auto
-from protopinv.train.loop import EpochReport, Observer
+from protopinv.train.loop import EpochReport
 from protopinv.train.machine import control_c
 from protopinv.train.resolve import FOLDS, FULL_BATCH_ROWS, folds_serve
 
@@ -31,10 +32,9 @@ HELD_OUT = 0.2
 # Reports to the pruner in a training; on a GPU a report waits for the device. They are counted in
 # shares of its length, so that long and short trainings are compared at the same height.
 REPORTS = 25
-EVERY_MEMBER, THE_FOLDS = slice(None), slice(-FOLDS, None)
 REPORTS_BEFORE_PRUNING = 5
-# The parts of a fingerprint, and how a study is told to be another.
-PARTS = {
+# The parts of a fingerprint, and what a study of others has.
+_PARTS = {
     "rows": "other rows",
     "target": "another target",
     "task": "another task",
@@ -125,36 +125,44 @@ def tune(
         raise ConfigError(f"n_trials must be 1 or more. Got {n_trials}. Raise it.")
     optuna = require("optuna", extra="tune", why="Tuning")
     base = ProtoPINVClassifier() if estimator is None else clone(estimator)
+    defaults = base.get_params()
+    unknown = [name for name in fixed if name not in defaults]
+    if unknown:
+        raise ConfigError(
+            f"fixed must name parameters of the estimator. Got {unknown[0]!r}. Remove it."
+        )
     # Trials take rows apart; the winner is given X as it came, and learns its column names.
-    rows, targets = X if is_frame(X) else np.asarray(X), np.asarray(y)
-    by_folds = is_auto(base.early_stopping) and _folds_serve(base, targets)
-    if is_auto(base.early_stopping):
-        base.set_params(early_stopping="cross" if by_folds else False)
+    rows = X if is_frame(X) else np.asarray(X)
     weights = None if sample_weight is None else np.asarray(sample_weight)
-    searched = _Searched(space, base, fixed)
-    objective = _Objective(optuna, base, rows, targets, weights, searched, random_state)
+    stays = {name: defaults[name] for name in sorted(fixed)}
+    search = _Search(optuna, base, rows, np.asarray(y), weights, space, stays, random_state)
+    if is_auto(base.early_stopping):
+        base.set_params(early_stopping="cross" if search.has_folds else False)
     journal = None if study_file is None else Journal(Path(study_file))
-    fingerprint = _fingerprint(base, rows, targets, weights, searched)
-    with _quiet(optuna), _told_by(journal):
-        study = _study(optuna, journal, random_state, fingerprint)
-        with _shown(n_trials, enabled=bool(verbose)) as show:
-            interrupted = _search(study, objective, n_trials, timeout, show)
+    try:
+        with _quiet(optuna):
+            study = _study(search, journal)
+            interrupted = _run(study, search, n_trials, timeout, verbose)
+    except Exception as error:
+        if journal is None or journal.error is None:
+            raise
+        raise journal.error from error  # Optuna ends with an error of its own
     done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
     if not done:
         raise TrainingError(
             "A search needs a trial that was finished. None was. Give it more trials or time."
         )
     parameters = study.best_trial.user_attrs["parameters"]
-    model = _with(base, parameters, random_state).fit(X, y, sample_weight)
-    pruned = sum(t.state == optuna.trial.TrialState.PRUNED for t in study.trials)
+    model = search.model(parameters).fit(X, y, sample_weight)
+    n_pruned = sum(t.state == optuna.trial.TrialState.PRUNED for t in study.trials)
     interrupted = interrupted or model.history_.ending == "interrupted"
     best = float(study.best_value)
-    return Tuned(model, best, parameters, len(study.trials), pruned, interrupted)
+    return Tuned(model, best, parameters, len(study.trials), n_pruned, interrupted)
 
 
 @contextmanager
 def _quiet(optuna: Any) -> Iterator[None]:
-    """Without Optuna's line for every trial; it talks again afterwards as it did before."""
+    """Without Optuna's line for every trial; afterwards it logs as it did before."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
@@ -163,31 +171,19 @@ def _quiet(optuna: Any) -> Iterator[None]:
         optuna.logging.set_verbosity(before)
 
 
-@contextmanager
-def _told_by(journal: Journal | None) -> Iterator[None]:
-    """A journal that could not be written says so; Optuna ends with an error of its own."""
-    try:
-        yield
-    except Exception as error:
-        if journal is None or journal.error is None:
-            raise
-        raise journal.error from error
-
-
-def _study(
-    optuna: Any, journal: Journal | None, seed: int | None, fingerprint: dict[str, str]
-) -> Any:
+def _study(search: "_Search", journal: Journal | None) -> Any:
+    """A new study, or that in the journal; DataFileError for one of another search."""
     if journal is None:
-        return _opened(optuna, None, seed)
+        return _opened(search, None)
     try:
-        study = _opened(optuna, optuna.storages.JournalStorage(journal), seed)
+        study = _opened(search, search.optuna.storages.JournalStorage(journal))
     except (LookupError, TypeError, ValueError, AssertionError) as error:
         raise no_study(journal.path, f"Optuna cannot read it: {error!r}") from error
-    known = study.user_attrs.get("fingerprint", {})
-    if not known and not study.trials:
+    before, fingerprint = study.user_attrs.get("fingerprint", {}), search.fingerprint()
+    if not before and not study.trials:
         study.set_user_attr("fingerprint", fingerprint)
-    elif known != fingerprint:
-        parts = (PARTS[name] for name in PARTS if known.get(name) != fingerprint[name])
+    elif before != fingerprint:
+        parts = (_PARTS[name] for name in _PARTS if before.get(name) != fingerprint[name])
         raise DataFileError(
             "A study goes on with the rows, the target, the task and the space that it was begun "
             f"with. {journal.path} has {', '.join(parts)}. Name another file for this search, or "
@@ -196,76 +192,40 @@ def _study(
     return study
 
 
-def _fingerprint(
-    base: Estimator, X: Any, y: Any, weights: Any, searched: "_Searched"
-) -> dict[str, str]:
-    """What tells this search from others: its scores mean nothing for those."""
-    columns = frame_columns(X) if is_frame(X) else {"": X}
-    if weights is not None:
-        columns = {**columns, "sample_weight of rows": weights}
-    parts = (part for name, column in columns.items() for part in (name.encode(), _bytes(column)))
-    parameters = {
-        name: repr(value)
-        for name, value in base.get_params().items()
-        if name not in ("device", "random_state", "verbose")
-    }
-    kind = "classes" if _has_classes(base, y) else "labels"
-    return {
-        "rows": digest(*parts),
-        "target": digest(_bytes(y)),
-        "task": kind if isinstance(base, ProtoPINVClassifier) else "numbers",
-        "space": searched.name,
-        "parameters": digest(repr(sorted(parameters.items())).encode()),
-    }
-
-
-def _bytes(values: Any) -> bytes:
-    array = np.ascontiguousarray(values)
-    plain = array.astype(str) if array.dtype.kind == "O" else array
-    return f"{plain.dtype}{plain.shape}".encode() + plain.tobytes()
-
-
-def _opened(optuna: Any, storage: Any, seed: int | None) -> Any:
-    chosen = {
+def _opened(search: "_Search", storage: Any) -> Any:
+    optuna = search.optuna
+    settings = {
         "study_name": STUDY,
         "storage": storage,
-        "sampler": optuna.samplers.TPESampler(seed=seed, n_startup_trials=10),
+        "sampler": optuna.samplers.TPESampler(seed=search.seed, n_startup_trials=10),
         "pruner": optuna.pruners.MedianPruner(
             n_startup_trials=5, n_warmup_steps=REPORTS_BEFORE_PRUNING
         ),
     }
     if storage is not None and STUDY in optuna.get_all_study_names(storage):
-        return optuna.load_study(**chosen)
-    return optuna.create_study(**chosen, direction="maximize")
+        return optuna.load_study(**settings)
+    return optuna.create_study(**settings, direction="maximize")
 
 
-def _search(
-    study: Any,
-    objective: "_Objective",
-    n_trials: int,
-    timeout: float | None,
-    show: Callable[[Any], None],
-) -> bool:
+def _run(study: Any, search: "_Search", n_trials: int, timeout: float | None, verbose: int) -> bool:
     """Run the trials that are left; True if Ctrl-C ended them."""
     left = n_trials - len(study.trials)
-    for trial in study.trials:
-        show(trial)
     if left <= 0:
         return False
 
-    def after_trial(study: Any, trial: Any) -> None:
-        show(trial)
+    def after_trial(study: Any, _trial: Any) -> None:
         if pressed.is_set():
             study.stop()
 
     with control_c() as pressed, suppress(KeyboardInterrupt):
         try:
             study.optimize(
-                objective,
+                search,
                 n_trials=left,
                 timeout=timeout,
                 callbacks=[after_trial],
                 catch=(TrainingError,),
+                show_progress_bar=bool(verbose),
             )
         except Exception:
             # Optuna fails when Ctrl-C comes while it takes down a trial
@@ -277,34 +237,131 @@ def _search(
     return True
 
 
-class _Searched:
-    """A space without the parameters that are fixed; the others fit to these."""
+@dataclass(frozen=True)
+class _Search:
+    """Rows, and what is searched for on them; called with a trial, it returns its score.
 
-    def __init__(self, space: Space, base: Estimator, fixed: Sequence[str]) -> None:
-        unknown = [name for name in fixed if name not in base.get_params()]
-        if unknown:
-            raise ConfigError(
-                f"fixed must name parameters of the estimator. Got {unknown[0]!r}. Remove it."
-            )
-        self._space = space
-        self._fixed = {name: base.get_params()[name] for name in sorted(fixed)}
+    Parameters in ``fixed`` are taken out of the space, and the others fit to these.
+    """
+
+    optuna: Any
+    base: Estimator
+    X: Any
+    y: NDArray[Any]
+    weights: NDArray[Any] | None
+    space: Space
+    fixed: Mapping[str, Any]
+    seed: int | None
 
     @property
-    def name(self) -> str:
-        """The space by where it is defined, and what it leaves out."""
-        space = self._space
-        defined = f"{space.__module__}.{getattr(space, '__qualname__', type(space).__name__)}"
-        return " without ".join([defined, *self._fixed])
+    def is_regression(self) -> bool:
+        """Whether numbers are predicted."""
+        return isinstance(self.base, ProtoPINVRegressor)
 
-    def __call__(self, trial: Any, n_rows: int) -> dict[str, Any]:
-        """The parameters of one trial."""
-        chosen, fixed = self._space(trial, n_rows), self._fixed
+    @property
+    def has_classes(self) -> bool:
+        """Whether there is one class a row, by which rows can be dealt evenly."""
+        return not self.is_regression and self.y.ndim == 1
+
+    @property
+    def has_folds(self) -> bool:
+        """Whether folds choose the epochs of such a table."""
+        return folds_serve(len(self.y), len(np.unique(self.y)) if self.has_classes else 1)
+
+    def fingerprint(self) -> dict[str, str]:
+        """What tells this search from others: its scores mean nothing for those."""
+        columns = frame_columns(self.X) if is_frame(self.X) else {"": self.X}
+        if self.weights is not None:
+            columns = {**columns, "sample_weight of rows": self.weights}
+        parts = (
+            part for name, column in columns.items() for part in (name.encode(), _bytes(column))
+        )
+        parameters = [
+            (name, repr(value))
+            for name, value in sorted(self.base.get_params().items())
+            if name not in ("device", "random_state", "verbose")
+        ]
+        kind = "classes" if self.has_classes else "labels"
+        space = self.space
+        defined = f"{space.__module__}.{getattr(space, '__qualname__', type(space).__name__)}"
+        return {
+            "rows": digest(*parts),
+            "target": digest(_bytes(self.y)),
+            "task": "numbers" if self.is_regression else kind,
+            "space": " without ".join([defined, *self.fixed]),
+            "parameters": digest(repr(parameters).encode()),
+        }
+
+    def model(self, parameters: Mapping[str, Any]) -> Estimator:
+        """An unfitted estimator with these parameters."""
+        model: Estimator = clone(self.base).set_params(**parameters)
+        model.set_params(random_state=self.seed, verbose=0)
+        return model
+
+    def __call__(self, trial: Any) -> float:
+        parameters = self._parameters(trial)
+        trial.set_user_attr("parameters", parameters)
+        model = self.model(parameters)
+        if model.early_stopping == "cross":
+            return self._score_of_folds(trial, model)
+        return self._score_of_hold_out(trial, model)
+
+    def _parameters(self, trial: Any) -> dict[str, Any]:
+        values, fixed = self.space(trial, len(self.y)), self.fixed
         widths, ridge = fixed.get("hidden_sizes", ()), fixed.get("ridge", ())
-        if np.size(widths) and "ridge" in chosen:
-            chosen["ridge"] = _one_a_layer(chosen["ridge"], 1 + np.size(widths))
-        if np.size(ridge) > 1 and "hidden_sizes" in chosen:
-            chosen["hidden_sizes"] = _one_a_layer(chosen["hidden_sizes"], np.size(ridge) - 1)
-        return {name: value for name, value in chosen.items() if name not in fixed}
+        if np.size(widths) and "ridge" in values:
+            values["ridge"] = _one_a_layer(values["ridge"], 1 + np.size(widths))
+        if np.size(ridge) > 1 and "hidden_sizes" in values:
+            values["hidden_sizes"] = _one_a_layer(values["hidden_sizes"], np.size(ridge) - 1)
+        # the default space is one for all tasks
+        absent = {*fixed, "label_smoothing"} if self.is_regression else {*fixed}
+        return {name: value for name, value in values.items() if name not in absent}
+
+    def _score_of_folds(self, trial: Any, model: Estimator) -> float:
+        """The mean score of the folds at the epoch that they chose."""
+        self._fit(trial, model, slice(None), slice(-FOLDS, None))
+        score = model.history_.kept_score
+        if score is None:
+            raise TrainingError("A trial needs an epoch at its end. This one has none.")
+        return float(score)
+
+    def _score_of_hold_out(self, trial: Any, model: Estimator) -> float:
+        """What the validation score of a training is too, on rows it was not trained on."""
+        # of every class there are rows on both sides, where there are two at least
+        counts = np.unique(self.y, return_counts=True)[1] if self.has_classes else (0,)
+        stratify = self.y if min(counts) > 1 else None
+        train, test = train_test_split(
+            np.arange(len(self.y)), test_size=HELD_OUT, random_state=self.seed, stratify=stratify
+        )
+        if model.early_stopping is False:  # otherwise it holds out rows of its own
+            model.set_params(validation_fraction=0.1)
+        self._fit(trial, model, train, slice(None))
+        X, y, weights = self._rows(test)
+        if self.is_regression or self.has_classes:
+            return float(model.score(X, y, weights))
+        right = (model.predict(X) == y).mean(axis=1)  # the share of labels, not of whole rows
+        return float(np.average(right, weights=weights))
+
+    def _rows(self, chosen: Any) -> tuple[Any, Any, Any]:
+        weights = None if self.weights is None else self.weights[chosen]
+        return _safe_indexing(self.X, chosen), self.y[chosen], weights
+
+    def _fit(self, trial: Any, model: Estimator, chosen: Any, judges: slice) -> None:
+        """Fit on some rows; the scores of members that judge go to the pruner."""
+
+        def observe(report: EpochReport) -> None:
+            if report.candidate is not None:
+                return
+            now, before = (REPORTS * (report.epoch + n) // report.n_epochs for n in (1, 0))
+            if now == before or report.validation_score is None:
+                return
+            trial.report(float(report.validation_score[judges].mean()), now)
+            if trial.should_prune():
+                raise self.optuna.TrialPruned
+
+        model.fit(*self._rows(chosen), observer=observe)
+        if model.history_.ending == "interrupted":
+            raise KeyboardInterrupt
 
 
 def _one_a_layer(values: Any, layers: int) -> Any:
@@ -315,137 +372,7 @@ def _one_a_layer(values: Any, layers: int) -> Any:
     return (values[0], *[inner] * (layers - 2), values[-1])[:layers]
 
 
-class _Objective:
-    """The score of a trial on rows it was not trained on."""
-
-    def __init__(
-        self,
-        optuna: Any,
-        base: Estimator,
-        X: Any,
-        y: Any,
-        weights: Any,
-        space: Space,
-        seed: int | None,
-    ) -> None:
-        self._optuna = optuna
-        self._base = base
-        self._X, self._y, self._weights = X, y, weights
-        self._space = space
-        self._seed = seed
-        self._has_classes = _has_classes(base, y)
-
-    def __call__(self, trial: Any) -> float:
-        parameters = self._space(trial, len(self._y))
-        if isinstance(self._base, ProtoPINVRegressor):  # the default space has it for all tasks
-            parameters = {k: v for k, v in parameters.items() if k != "label_smoothing"}
-        trial.set_user_attr("parameters", parameters)
-        model = _with(self._base, parameters, self._seed)
-        if model.early_stopping == "cross":
-            return self._score_of_folds(trial, model)
-        return self._score_of_hold_out(trial, model)
-
-    def _score_of_folds(self, trial: Any, model: Estimator) -> float:
-        """What the folds say on average at the epoch that they chose."""
-        self._fit(model, slice(None), self._watch(trial, THE_FOLDS))
-        score: float | None = model.history_.kept_score
-        if score is None:
-            raise TrainingError("A trial needs an epoch at its end. This one has none.")
-        return score
-
-    def _score_of_hold_out(self, trial: Any, model: Estimator) -> float:
-        train, test = _split(self._y, self._seed, is_classes=self._has_classes)
-        if model.early_stopping is False:  # otherwise it holds out rows of its own
-            model.set_params(validation_fraction=0.1)
-        self._fit(model, train, self._watch(trial))
-        return _score(model, *self._rows(test))
-
-    def _rows(self, chosen: Any) -> tuple[Any, Any, Any]:
-        weights = None if self._weights is None else self._weights[chosen]
-        return _safe_indexing(self._X, chosen), self._y[chosen], weights
-
-    def _fit(self, model: Estimator, chosen: Any, observer: Observer) -> None:
-        model.fit(*self._rows(chosen), observer=observer)
-        if model.history_.ending == "interrupted":
-            raise KeyboardInterrupt
-
-    def _watch(self, trial: Any, judges: slice = EVERY_MEMBER) -> Observer:
-        """Tells the pruner how it goes, by the members that hold rows out."""
-
-        def observe(report: EpochReport) -> None:
-            if report.candidate is not None:
-                return
-            now, before = (REPORTS * (report.epoch + n) // report.n_epochs for n in (1, 0))
-            if now == before or report.validation_score is None:
-                return
-            trial.report(float(report.validation_score[judges].mean()), now)
-            if trial.should_prune():
-                raise self._optuna.TrialPruned
-
-        return observe
-
-
-def _has_classes(base: Estimator, y: Any) -> bool:
-    """Whether there is one class a row, by which rows can be dealt evenly."""
-    return isinstance(base, ProtoPINVClassifier) and y.ndim == 1
-
-
-def _score(model: Estimator, X: Any, y: Any, weights: Any) -> float:
-    """What the validation score of a training is too."""
-    if isinstance(model, ProtoPINVClassifier) and y.ndim == 2:
-        right = (model.predict(X) == y).mean(axis=1)  # the share of labels, not of whole rows
-        return float(np.average(right, weights=weights))
-    return float(model.score(X, y, weights))
-
-
-def _folds_serve(base: Estimator, y: Any) -> bool:
-    return folds_serve(len(y), len(np.unique(y)) if _has_classes(base, y) else 1)
-
-
-def _split(y: Any, seed: int | None, *, is_classes: bool) -> tuple[Any, Any]:
-    """Row numbers to train on and to be scored on, of every class where there are two at least."""
-    stratify = y if is_classes and np.unique(y, return_counts=True)[1].min() > 1 else None
-    train, test = train_test_split(
-        np.arange(len(y)), test_size=HELD_OUT, random_state=seed, stratify=stratify
-    )
-    return train, test
-
-
-def _with(base: Estimator, parameters: dict[str, Any], seed: int | None) -> Estimator:
-    model: Estimator = clone(base).set_params(**parameters, random_state=seed, verbose=0)
-    return model
-
-
-@contextmanager
-def _shown(total: int, *, enabled: bool) -> Iterator[Callable[[Any], None]]:
-    """A bar on stderr that shows the best so far."""
-    if not enabled:
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    best = [-np.inf]
-    columns = (
-        TextColumn("tuning"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("best {task.fields[best]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("tuning", total=total, best="none yet")
-
-        def show(trial: Any) -> None:
-            if trial.state.name == "COMPLETE":
-                best[0] = max(best[0], trial.value)
-            text = "none yet" if best[0] == -np.inf else f"{best[0]:.4f}"
-            bar.update(task, advance=1, best=text)
-
-        yield show
+def _bytes(values: Any) -> bytes:
+    array = np.ascontiguousarray(values)
+    plain = array.astype(str) if array.dtype.kind == "O" else array
+    return f"{plain.dtype}{plain.shape}".encode() + plain.tobytes()

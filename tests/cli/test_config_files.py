@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from protopinv import load
 from protopinv.cli.app import app
-from protopinv.cli.config import _toml
+from protopinv.cli.options import _toml
 from protopinv.cli.output import ExitCode
 from protopinv.errors import ConfigError
 

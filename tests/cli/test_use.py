@@ -11,7 +11,7 @@ from commands import answered, assert_refused, run
 
 from protopinv import ProtoPINVClassifier, load
 from protopinv.cli.output import ExitCode
-from protopinv.cli.predict import ROWS_AT_ONCE
+from protopinv.cli.using import ROWS_AT_ONCE
 
 
 @pytest.mark.parametrize("table", ["bugs.csv", "bugs.parquet"])

@@ -6,8 +6,7 @@ from dataclasses import fields
 import pytest
 from commands import assert_refused, run
 
-from protopinv.cli.output import ExitCode
-from protopinv.cli.wording import as_options
+from protopinv.cli.output import ExitCode, as_options
 from protopinv.errors import ConfigError
 from protopinv.train.config import TrainConfig
 

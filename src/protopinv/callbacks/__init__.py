@@ -1,10 +1,7 @@
 """What may watch a training: ready-made callbacks for ``fit(..., callbacks=[...])``."""
 
-from protopinv.callbacks.callback import Callback, Callbacks, TrainingStart
-from protopinv.callbacks.early_stop import EarlyStop
-from protopinv.callbacks.history_file import HistoryFile
-from protopinv.callbacks.mlflow import MLflow
-from protopinv.callbacks.tensorboard import TensorBoard
+from protopinv.callbacks.callback import Callback, Callbacks, EarlyStop, TrainingStart
+from protopinv.callbacks.recording import HistoryFile, MLflow, TensorBoard
 
 __all__ = [
     "Callback",

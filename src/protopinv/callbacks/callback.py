@@ -1,23 +1,25 @@
-"""A callback, and several of them as one observer that no failure of theirs can harm."""
+"""A callback, several as one observer that no failure of theirs can harm, and early stopping."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from protopinv.errors import CallbackWarning, ConfigError
 from protopinv.train.config import TrainConfig
 from protopinv.train.loop import EpochReport, Observer
 from protopinv.train.ranks import is_first
 
+Monitored = Literal["auto", "loss", "validation_loss", "validation_score"]
+
 
 @dataclass(frozen=True)
 class TrainingStart:
     """What is known when training begins.
 
-    There is one configuration, or several ``candidates`` of which one will be kept after a short
-    look at each. ``resumed`` says that training goes on from a checkpoint.
+    There is one configuration, or several ``candidates`` of which one is kept after screening.
+    ``resumed`` says that training goes on from a checkpoint.
     """
 
     candidates: tuple[TrainConfig, ...]
@@ -56,9 +58,8 @@ class Callbacks:
     """An observer, whose errors are errors of the training, and callbacks, whose are not."""
 
     def __init__(self, observer: Observer | None, callbacks: Iterable[Callback] | None) -> None:
-        listed = _checked(callbacks)
         self._observer = observer
-        self._listed = [each for each in listed if each.on_all_ranks or is_first()]
+        self._listed = [each for each in _checked(callbacks) if each.on_all_ranks or is_first()]
 
     @property
     def observer(self) -> Observer | None:
@@ -67,7 +68,7 @@ class Callbacks:
 
     def begin(self, start: TrainingStart) -> None:
         """Tell that training begins."""
-        self._tell(lambda each: each.on_train_begin(start))
+        self._tell("on_train_begin", start)
 
     @contextmanager
     def told_of(self, model: Any) -> Iterator[None]:
@@ -75,33 +76,40 @@ class Callbacks:
         try:
             yield
         except BaseException as error:
-            # bound here, since the name is gone behind this block
-            failure = error
-            self._tell(lambda each: each.on_train_failed(failure))
+            self._tell("on_train_failed", error)
             raise
-        self._tell(lambda each: each.on_train_end(model))
+        self._tell("on_train_end", model)
 
     def _after_epoch(self, report: EpochReport) -> bool:
         stop = self._observer is not None and bool(self._observer(report))
-        wishes = self._tell(lambda each: each.on_epoch_end(report))
-        return stop or any(wishes)
+        return any(self._tell("on_epoch_end", report)) or stop
 
-    def _tell(self, message: Callable[[Callback], Any]) -> list[Any]:
-        """All of them; who fails is told nothing more."""
+    def _tell(self, event: str, value: Any) -> list[Any]:
+        """What all of them return; one that fails is told nothing more."""
         answers = []
         for callback in tuple(self._listed):
             try:
-                answers.append(message(callback))
+                answers.append(getattr(callback, event)(value))
             except Exception as error:  # whatever it is, it must not end a training
                 self._listed.remove(callback)
-                _warn(callback, error)
+                reason = str(error).strip().partition("\n")[0]
+                text = (
+                    f"A callback must not fail. {type(callback).__name__} did "
+                    f"({type(error).__name__}: {reason}). Training goes on without it."
+                )
+                warnings.warn(CallbackWarning(text), stacklevel=5)
                 with suppress(Exception):
                     callback.on_train_failed(error)
         return answers
 
 
-def numbers_of(report: EpochReport) -> dict[str, float | None]:
-    """What is worth keeping of an epoch, by name, and None for what is not known.
+def place_of(report: EpochReport) -> tuple[int | None, int]:
+    """The number of the candidate, from 1, while several are screened; and of the epoch, from 1."""
+    return None if report.candidate is None else report.candidate + 1, report.epoch + 1
+
+
+def epoch_numbers(report: EpochReport) -> dict[str, float | None]:
+    """Losses, score, learning rate and ridges of an epoch, by name; None for what is not known.
 
     Means over banks that train side by side; ridges are counted from the inputs on.
     """
@@ -114,24 +122,13 @@ def numbers_of(report: EpochReport) -> dict[str, float | None]:
     }
 
 
-def _warn(callback: Callback, error: Exception) -> None:
-    reason = str(error).strip().splitlines()[:1] or [""]
-    warnings.warn(
-        CallbackWarning(
-            f"A callback must not fail. {type(callback).__name__} did "
-            f"({type(error).__name__}: {reason[0]}). Training goes on without it."
-        ),
-        stacklevel=6,
-    )
-
-
 def _checked(callbacks: Iterable[Callback] | None) -> list[Callback]:
-    given: Any = callbacks
-    if isinstance(given, Callback) or not (given is None or isinstance(given, Iterable)):
+    value: Any = callbacks
+    if isinstance(value, Callback) or not (value is None or isinstance(value, Iterable)):
         raise ConfigError(
-            f"callbacks must be a list. Got {given!r:.60}. Write callbacks=[...] around it."
+            f"callbacks must be a list. Got {value!r:.60}. Write callbacks=[...] around it."
         )
-    listed = list(given or ())
+    listed = list(value or ())
     for each in listed:
         if isinstance(each, type):
             raise ConfigError(
@@ -144,3 +141,59 @@ def _checked(callbacks: Iterable[Callback] | None) -> list[Callback]:
                 "Derive from it, or give a function as observer=."
             )
     return listed
+
+
+class EarlyStop(Callback):
+    """Ends a training after ``patience`` epochs in which a number got no better by ``min_delta``.
+
+    ``monitor`` names it; "auto" is the loss of held-out rows, or that of training where none are
+    held out. Epochs of screening are not counted. This only says when to end: which epoch is kept
+    is for the ``early_stopping`` of the estimator, without which it is the last one.
+
+    >>> model.fit(X, y, callbacks=[EarlyStop(patience=20)])
+    """
+
+    on_all_ranks = True
+
+    def __init__(
+        self, patience: int = 10, *, min_delta: float = 0.0, monitor: Monitored = "auto"
+    ) -> None:
+        if patience < 1:
+            raise ConfigError(f"patience must be 1 or more epochs. Got {patience}. Raise it.")
+        if not min_delta >= 0:
+            raise ConfigError(f"min_delta must be 0 or more. Got {min_delta}. Raise it.")
+        if monitor not in get_args(Monitored):
+            raise ConfigError(
+                f"monitor must be one of {', '.join(get_args(Monitored))}. Got {monitor!r}. Choose "
+                "one of these."
+            )
+        self.patience, self.min_delta, self.monitor = patience, min_delta, monitor
+        self._name, self._best, self._waited = "", 0.0, 0
+
+    def on_train_begin(self, _start: TrainingStart) -> None:
+        """Nothing is known yet."""
+        self._name = ""
+
+    def on_epoch_end(self, report: EpochReport) -> bool:
+        """True once it has waited long enough."""
+        if report.candidate is not None:
+            return False
+        means = report.means()
+        name: str = self.monitor
+        if name == "auto":
+            name = "loss" if means["validation_loss"] is None else "validation_loss"
+        number = means[name]
+        if number is None and report.epoch > 0:
+            raise ConfigError(
+                f"monitor={name!r} needs rows that are held out. This training holds out none. Set "
+                "early_stopping or validation_fraction of the estimator, or monitor='loss'"
+            )
+        if number is None:  # folds have no score after their first epoch
+            return False
+        gain = number - self._best if name == "validation_score" else self._best - number
+        # after their first epoch folds have no score yet, and "auto" may be another number
+        if name != self._name or gain > self.min_delta:
+            self._name, self._best, self._waited = name, number, 0
+            return False
+        self._waited += 1
+        return self._waited >= self.patience

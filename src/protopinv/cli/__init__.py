@@ -1,4 +1,7 @@
-"""The command line: parse, call, render. Answers go to stdout, talk to stderr."""
+"""The command line: parse, call, render.
+
+Results are written to stdout, progress and warnings to stderr.
+"""
 
 from protopinv.cli.app import main
 

@@ -7,18 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from protopinv import __version__
-from protopinv.cli.data import data
-from protopinv.cli.demo import demo
-from protopinv.cli.diagnose import diagnose
-from protopinv.cli.evaluate import evaluate
-from protopinv.cli.export import export
-from protopinv.cli.inspect import inspect
-from protopinv.cli.output import exit_code, one_line
-from protopinv.cli.predict import predict
-from protopinv.cli.report import report
-from protopinv.cli.train import train
-from protopinv.cli.tune import tune
-from protopinv.cli.wording import as_options
+from protopinv.cli.output import as_options, exit_code, one_line
+from protopinv.cli.sets import data, demo
+from protopinv.cli.training import train, tune
+from protopinv.cli.using import diagnose, evaluate, export, inspect, predict, report
 from protopinv.errors import ProtoPINVError
 
 app = typer.Typer(
@@ -31,8 +23,8 @@ for command in (demo, train, tune, predict, evaluate, inspect, report, export, d
     app.command()(command)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
         print(f"protopinv {__version__}")
         raise typer.Exit
 

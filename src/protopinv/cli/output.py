@@ -1,18 +1,26 @@
-"""What leaves the program: answers, error lines, exit codes."""
+"""What leaves the program: results on stdout, progress and errors on stderr, exit codes.
+
+Messages of the library name parameters of Python; here they become options.
+"""
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from enum import IntEnum
-from pathlib import Path
 from typing import Any, TextIO
 
 import typer
 
 from protopinv import errors
 from protopinv.plain import plain, visible
+from protopinv.train.config import FIELDS, TrainConfig
+
+# What a validation score is, by task.
+_MEASURES = {"classification": "accuracy", "multi-label": "label_accuracy", "regression": "r2"}
 
 
 class ExitCode(IntEnum):
@@ -65,7 +73,7 @@ def one_line(error: BaseException | str) -> str:
 
 
 def say(text: str) -> None:
-    """Talk, on stderr."""
+    """A line on stderr."""
     print(visible(text), file=sys.stderr)
 
 
@@ -88,15 +96,6 @@ class Terminal:
 def for_people(stream: TextIO) -> "TextIO | Terminal":
     """The stream, guarded if it is a terminal; files and pipes get every character as it is."""
     return Terminal(stream) if stream.isatty() else stream
-
-
-def place_for(output: Path, *, interrupted: bool) -> Path:
-    """Where a model goes: one that is not finished beside its place, where a good one may be."""
-    if not interrupted:
-        return output
-    beside = output.with_name(f"{output.stem}.unfinished{output.suffix}")
-    say(f"interrupted: what was reached goes to {beside}; nothing was written to {output}")
-    return beside
 
 
 def leave(*, interrupted: bool) -> None:
@@ -134,6 +133,11 @@ def answer(values: Mapping[str, Any], *, as_json: bool) -> None:
         show(f"{name.replace('_', ' '):<{width}}  {_text(value)}")
 
 
+def validation(task: str, score: float | None) -> dict[str, float | None]:
+    """A validation score under the name of what it is."""
+    return {f"validation_{_MEASURES[task]}": score}
+
+
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 1e-2 or abs(value) >= 1e4 else f"{value:.4f}"
@@ -143,3 +147,70 @@ def _text(value: Any) -> str:
         shown = ", ".join(f"{x:.4g}" if isinstance(x, float) else str(x) for x in value[:20])
         return (shown or "none") + (f", ... ({len(value)} in all)" if len(value) > 20 else "")
     return str(value)
+
+
+# Parameters that options are called after, and those that have other names on the command line.
+_SAME = ("checkpoint", "checkpoint_every", "device", "drop", "encoding", "resume", "separator")
+_NAMES = (*FIELDS, *_SAME, "target", "weight")
+_OPTIONS = {name: f"--{name.replace('_', '-')}" for name in _NAMES} | {
+    "calibration": "--calibrate",
+    "columns": "--categorical",
+    "examples": "--with-examples",
+    "features": "--drop",
+    "n_trials": "--trials",
+    "random_state": "--seed",
+    "sample_weight": "--weight",
+    "study_file": "--study",
+}
+_ESTIMATORS = {
+    "ProtoPINVRegressor": "--task regression",
+    "ProtoPINVClassifier": "--task classification",
+}
+# Options without a value; those of the second kind can be taken back, as in --no-copy-mirror.
+_FLAGS = {"examples", "resume"}
+_SWITCHES = {item.name for item in fields(TrainConfig) if item.type is bool}
+
+# In this order: a parameter with its value; what is quoted, which is the user's own and stays as
+# it is; the name of a parameter where no plain word and no part of a path is meant; a word of
+# Python that is a value.
+_ALONE, _ENDS = r"(?<![\w/.-])", r"(?![\w/-]|\.\w)"
+_VALUE = r"(?P<value>'[^']*'|\([^()]*\)|\[[^\[\]]*\]|[\w+-]+(?:\.\d+)?)"
+_ASSIGNED = rf"{_ALONE}(?P<name>[a-z]\w*)={_VALUE}"
+_QUOTED = r"(?<!\w)(?P<quoted>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
+_NAMED = rf"(?P<word>{_ALONE}[a-z]+(?:_[a-z]+)+{_ENDS}|^[a-z]+(?= must be)|\bProtoPINV\w+)"
+_LITERAL = r"(?<=[a-z,] )(?P<literal>None|True|False)\b"
+_PARTS = re.compile(f"{_ASSIGNED}|{_QUOTED}|{_NAMED}|{_LITERAL}")
+
+
+def as_options(message: str) -> str:
+    """``n_prototypes=0`` as ``--n-prototypes 0``; what stands in quotes stays as it is."""
+    return _PARTS.sub(_rewritten, message)
+
+
+def _rewritten(part: re.Match[str]) -> str:
+    if part["quoted"] is not None:
+        return part[0]
+    if part["literal"] is not None:
+        return part[0].lower()
+    if part["word"] is not None:
+        return _ESTIMATORS.get(part[0]) or _OPTIONS.get(part[0], part[0])
+    name, value = part["name"], _typed(part["value"])
+    if name not in _OPTIONS:
+        return part[0]
+    option = _OPTIONS[name]
+    if name in _FLAGS | _SWITCHES and value == "true":
+        return option
+    if name in _FLAGS and value == "false":
+        return f"without {option}"
+    if name in _SWITCHES and value == "false":
+        return f"--no-{option[2:]}"
+    return f"{option} {value}"
+
+
+def _typed(value: str) -> str:
+    """As it is typed behind an option: no quotes, several with commas."""
+    if value[0] == "'":
+        return value.strip("'")
+    if value[0] in "([":
+        return value.strip("()[]").replace(" ", "").rstrip(",")
+    return value.lower() if value in ("None", "True", "False") else value

@@ -60,10 +60,11 @@ def rows_for(
     data: str,
     target: str | None = None,
     weight: str | None = None,
+    separator: str | None = None,
+    encoding: str | None = None,
     *,
     needs_target: bool = False,
     split: "Split" = "test",
-    written: "Written | None" = None,
 ) -> "Dataset":
     """One split of a named set, or the columns of a table that the model was trained on.
 
@@ -71,41 +72,37 @@ def rows_for(
     """
     from protopinv.data import NAMED, load_data
 
+    model, table = estimator.model_, estimator.table_
     is_known = needs_target and target is None and data not in NAMED
-    names, table = getattr(estimator, "feature_names_in_", None), estimator.table_
-    features = None if names is None else list(names)
-    of_text = [] if table is None else [c.name for c in table.columns if c.kind == "category"]
-    asked = estimator.model_.target_names if is_known else target
-    of_names = _has_names(estimator)
-    if of_names and asked is not None:  # digits are names, too
-        of_text += [asked] if isinstance(asked, str) else asked
+    targets = model.target_names if is_known else target
+    as_text = [] if table is None else [c.name for c in table.columns if c.kind == "category"]
+    has_names = model.task == "classification" and model.classes.dtype.kind in "OUT"
+    if has_names and targets is not None:  # digits are names, too
+        as_text += [targets] if isinstance(targets, str) else targets
     rows = load_data(
         data,
         split=split,
-        target=asked,
-        features=features,
+        target=targets,
+        features=model.feature_names,
         left_out=[] if table is None else [column.name for column in table.left_out],
         needs_target=needs_target,
         weight=weight,
-        as_text=of_text,
-        written=written,
-        task="classification" if of_names else "auto",
+        as_text=as_text,
+        written=as_written(separator, encoding),
+        task="classification" if has_names else "auto",
     )
     for line in rows.said:
         say(line)
-    _require_width(estimator, rows)
-    return rows
-
-
-def _has_names(estimator: "ProtoPINVClassifier | ProtoPINVRegressor") -> bool:
-    """Whether the model's classes are text."""
-    classes = getattr(estimator, "classes_", None)
-    return classes is not None and classes.dtype.kind in "OUT"
-
-
-def _require_width(estimator: "ProtoPINVClassifier | ProtoPINVRegressor", rows: "Dataset") -> None:
     if rows.X.shape[1] != estimator.n_features_in_:
         raise DataError(
             f"Rows must have what the model was trained on: {estimator.n_features_in_} features. "
             f"{rows.name} has {rows.X.shape[1]}. Choose the data that belong to the model."
         )
+    n_targets = 1 if model.task == "classification" else model.objective.n_outputs
+    if needs_target and n_targets != max(1, len(rows.targets)):
+        raise DataError(
+            f"Targets must be those of the model: {n_targets}. There are "
+            f"{max(1, len(rows.targets))}. Name them all with --target and commas, in the order of "
+            "training."
+        )
+    return rows

@@ -7,21 +7,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from protopinv.model_file.examples import made_up, shareable
-    from protopinv.model_file.header import DTYPES, FORMAT
+    from protopinv.model_file.header import FORMAT
     from protopinv.model_file.loading import load
-    from protopinv.model_file.saving import save
+    from protopinv.model_file.rules import DTYPES
+    from protopinv.model_file.saving import made_up, save, shareable
 
 __all__ = ["DTYPES", "FORMAT", "load", "made_up", "save", "shareable"]
 
-# Imported when they are first used: a look at a file needs no torch.
+# Imported when they are first used: a summary of a file needs no torch.
 _HOME = {
-    "DTYPES": "header",
+    "DTYPES": "rules",
     "FORMAT": "header",
     "load": "loading",
-    "made_up": "examples",
+    "made_up": "saving",
     "save": "saving",
-    "shareable": "examples",
+    "shareable": "saving",
 }
 
 

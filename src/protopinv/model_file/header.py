@@ -2,44 +2,22 @@
 
 A safetensors file begins with the length of a JSON object, which says of every tensor its type, its
 shape and where it lies, and under ``__metadata__`` holds texts: one of them is our own header. All
-of this is without torch, so that a look at a file and its loading ask for the same.
+of this is without torch, so that the summary of a file and its loading check the same.
 """
 
 import math
 import re
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-from numpy.typing import NDArray
+from safetensors import SafetensorError
 
 from protopinv.errors import ModelFileError
 from protopinv.files import is_file
-from protopinv.plain import (
-    ANY,
-    BOOL,
-    COUNT,
-    MOST_VALUES,
-    NUMBER,
-    NUMBERS,
-    OBJECT,
-    POSITIVE,
-    RANGE,
-    SIZE,
-    TEXT,
-    TEXTS,
-    Rule,
-    UnfitError,
-    check,
-    list_of,
-    n_values,
-    one_of,
-    or_none,
-    strict_json,
-    visible,
-)
+from protopinv.model_file.rules import OBJECTIVES, check_values
+from protopinv.plain import MOST_VALUES, UnfitError, n_values, strict_json, visible
 
 FORMAT = "protopinv"
 # A reader of 1.x reads every 1.y: what a file needs beyond the first of them it lists by name.
@@ -84,90 +62,31 @@ TENSORS: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = (
     (r"history\.(loss|lr|validation_score|validation_loss)", ("F64",), (1,)),
     (r"history\.(ridge|member_loss|fold_loss)", ("F64",), (1, 2)),
 )
-NAMES = re.compile("|".join(f"(?P<k{place}>{name})" for place, (name, _, _) in enumerate(TENSORS)))
+_NAMES = re.compile("|".join(f"(?P<k{place}>{name})" for place, (name, _, _) in enumerate(TENSORS)))
 # What reading numbers that do not belong together may raise.
-DAMAGE = (KeyError, TypeError, IndexError, ValueError, RuntimeError, ArithmeticError, MemoryError)
-
-DTYPES = ("float64", "float32", "float16", "int8")
-TASKS = ("classification", "multi-label", "regression")
-ENDINGS = ("finished", "stopped early", "interrupted")
-LOSSES = ("squared", "huber")
-# Types of labels, as NumPy writes them.
-LABELS = re.compile(r"[<>|=]?[biufU]\d{1,9}|\|O")
-
-# What every value of our header may be: its type and its range.
-HEADER: dict[str, Rule] = {
-    "needs": TEXTS,
-    "task": TEXT,
-    "objective": OBJECT,
-    "feature_names": or_none(TEXTS),
-    "activation": TEXT,
-    "network_dtype": one_of(*DTYPES),
-    "parameters": OBJECT,
-    "config": OBJECT,
-    "history": OBJECT,
-}
-# What files of an earlier version may lack.
-OPTIONAL: dict[str, Rule] = {
-    "target_names": or_none(TEXTS),
-    "examples": or_none(one_of("made-up", "training")),
-    "image_range": or_none(RANGE),
-    "table": or_none(OBJECT),
-    "memory": or_none(OBJECT),
-    "sharpness": or_none(POSITIVE),
-}
-# Parameters that are no hyperparameters; the estimators check the others as a fit does.
-PARAMETERS: dict[str, Rule] = {
-    "columns": or_none(OBJECT),
-    "class_weight": ANY,
-    "memory": ANY,
-    "max_prototypes": ANY,
-    "warm_start": ANY,
-    "bounded": ANY,
-    "device": one_of("auto", "cpu"),
-    "random_state": or_none((lambda v: type(v) is int and 0 <= v < 2**32, "a seed")),
-    "verbose": ANY,
-}
-HISTORY: dict[str, Rule] = {
-    "seconds": SIZE,
-    "ending": one_of(*ENDINGS),
-    "best_epoch": or_none(COUNT),
-    "kept_epoch": or_none(COUNT),
-    "steps": COUNT,
-    "skipped_steps": COUNT,
-    "rate_cuts": COUNT,
-    "events": TEXTS,
-}
-MEMORY: dict[str, Rule] = {"limit": COUNT, "is_cut": BOOL, "n_frozen": COUNT, "is_closed": BOOL}
-OPTIONAL_MEMORY: dict[str, Rule] = {"fitted": SIZE, "n_calls": COUNT}
-CLASSES: dict[str, Rule] = {
-    "classes": list_of(lambda v: NUMBER[0](v) or isinstance(v, bool | str), "numbers or texts"),
-    "classes_dtype": (
-        lambda value: isinstance(value, str) and LABELS.fullmatch(value) is not None,
-        "a type of labels",
-    ),
-}
-TARGETS: dict[str, Rule] = {
-    "centre": NUMBERS,
-    "spread": list_of(POSITIVE[0], "positive numbers"),
-    "variance": list_of(SIZE[0], "numbers, 0 or more"),
-    "is_column": BOOL,
-    "loss": one_of(*LOSSES),
-}
-BOUNDS: dict[str, Rule] = {"low": or_none(NUMBERS), "high": or_none(NUMBERS)}
+DAMAGE: tuple[type[Exception], ...] = (LookupError, TypeError, ValueError, AttributeError)
+DAMAGE += (RuntimeError, ArithmeticError, MemoryError, OSError, SafetensorError)
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """Our header; ModelFileError unless file, names, types, shapes and places hold together."""
+    """Our header; ModelFileError unless its values and all tensors are described as they must."""
     if not is_file(path):
         raise ModelFileError(f"A model file must exist. There is none at {path}. Check the path.")
     try:
         with path.open("rb") as file:
-            return _header_of(file, path)
+            header = _header_of(file, path)
     except ModelFileError:
         raise
     except (ValueError, OSError, RecursionError) as error:
         raise broken(path, error) from error
+    with fitting_together(path):
+        check_values(header)
+    if header["task"] not in OBJECTIVES:
+        raise ModelFileError(
+            f"This version reads models for {', '.join(OBJECTIVES)}. {path} holds one for "
+            f"{visible(repr(header['task']))[:60]}. Upgrade protopinv."
+        )
+    return header
 
 
 def broken(path: Path, error: Exception) -> ModelFileError:
@@ -178,13 +97,19 @@ def broken(path: Path, error: Exception) -> ModelFileError:
     )
 
 
-def unfit(path: str | Path, error: Exception) -> ModelFileError:
-    """The error for a file whose parts do not belong together."""
-    is_ours = isinstance(error, UnfitError)
-    why = str(error) if is_ours else f"{type(error).__name__} on {visible(str(error)[:200])}"
-    return ModelFileError(
-        f"A model file must fit together. In {path}: {why}. Write the model again."
-    )
+@contextmanager
+def fitting_together(path: Path) -> Iterator[None]:
+    """Parts that do not belong together are a ModelFileError."""
+    try:
+        yield
+    except ModelFileError:
+        raise
+    except DAMAGE as error:
+        is_ours = isinstance(error, UnfitError)
+        why = str(error) if is_ours else f"{type(error).__name__} on {visible(str(error)[:200])}"
+        raise ModelFileError(
+            f"A model file must fit together. In {path}: {why}. Write the model again."
+        ) from error
 
 
 def _header_of(file: BinaryIO, path: Path) -> dict[str, Any]:
@@ -254,16 +179,12 @@ def _check_version(header: Mapping[str, Any], path: Path) -> None:
             f"This version reads model files of format {MAJOR}. {path} has format {version}, "
             f"written by {writer}. Upgrade protopinv."
         )
-    unknown = [need for need in (needs if isinstance(needs, list) else ()) if not _is_known(need)]
+    unknown = [need for need in needs if need not in KNOWN_NEEDS] if isinstance(needs, list) else ()
     if unknown:
         raise ModelFileError(
             f"This version cannot read all that {path} holds: {visible(str(unknown)[:80])}, "
             f"written by {writer}. Upgrade protopinv."
         )
-
-
-def _is_known(need: Any) -> bool:
-    return isinstance(need, str) and need in KNOWN_NEEDS
 
 
 def _places(table: Mapping[str, Any], size: int) -> dict[str, tuple[int, int]]:
@@ -284,7 +205,7 @@ def _places(table: Mapping[str, Any], size: int) -> dict[str, tuple[int, int]]:
 
 def _place(name: str, entry: Any) -> tuple[int, int]:
     """Where a tensor lies, whose name, type and shape may be what they are."""
-    match = NAMES.fullmatch(name)
+    match = _NAMES.fullmatch(name)
     if match is None or match.lastgroup is None:
         raise ValueError(f"a tensor is called {visible(name)[:40]!r}")
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
@@ -312,66 +233,3 @@ def _are_counts(numbers: Any) -> bool:
     return isinstance(numbers, list) and all(
         type(number) is int and 0 <= number < 2**48 for number in numbers
     )
-
-
-def check_header(header: Mapping[str, Any]) -> None:
-    """Raise UnfitError for a value that is missing, or of another kind than it must be."""
-    check("", header, HEADER, OPTIONAL)
-    check("history.", header["history"], HISTORY)
-    check("parameters.", header["parameters"], {}, PARAMETERS)
-    if header.get("memory") is not None:
-        check("memory.", header["memory"], MEMORY, OPTIONAL_MEMORY)
-    task, described = header["task"], header["objective"]
-    if task == "classification":
-        check("objective.", described, CLASSES)
-        labels_of(described)
-    elif task == "multi-label":
-        check("objective.", described, {"n_labels": COUNT})
-    elif task == "regression":
-        check("objective.", described, TARGETS, BOUNDS)
-        _check_targets(described)
-
-
-def labels_of(described: Mapping[str, Any]) -> NDArray[Any]:
-    """Classes as the array they were: sorted, all different, of a type no wider than they are."""
-    labels, dtype = described["classes"], described["classes_dtype"]
-    if len(labels) < 2:
-        raise UnfitError("it has fewer than two classes")
-    array = np.array(labels, dtype=object)
-    if dtype == "|O":
-        if not all(isinstance(label, str) for label in labels):
-            raise UnfitError("classes are not all texts, nor all numbers")
-    else:
-        array = _typed(array, dtype, labels)
-    if array.dtype.kind == "f" and any(each % 1 or abs(each) >= 2**63 for each in labels):
-        raise UnfitError("classes that are numbers with digits after the point")
-    if any(not before < after for before, after in pairwise(labels)):
-        raise UnfitError("a class appears twice, or they are not in order")
-    return array
-
-
-def _typed(array: NDArray[Any], dtype: str, labels: list[Any]) -> NDArray[Any]:
-    try:
-        kind = np.dtype(dtype)
-        widest = np.array(labels).dtype if kind.kind == "U" else kind
-        if kind.itemsize > widest.itemsize:
-            raise UnfitError(f"labels of type {dtype!r:.20}")
-        array = array.astype(kind)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise UnfitError(f"labels of type {dtype!r:.20}") from error
-    if array.tolist() != labels:
-        raise UnfitError("labels that are not of their type")
-    return array
-
-
-def _check_targets(described: Mapping[str, Any]) -> None:
-    n, low, high = len(described["centre"]), described.get("low"), described.get("high")
-    lists = [described["spread"], described["variance"], *(b for b in (low, high) if b is not None)]
-    if not n or any(len(each) != n for each in lists):
-        raise UnfitError("scales or bounds for other targets")
-    if (low is None) != (high is None) or any(
-        not a <= b for a, b in zip(low or (), high or (), strict=True)
-    ):
-        raise UnfitError("bounds of which the lower is above the upper, or is missing")
-    if described["is_column"] and n != 1:
-        raise UnfitError(f"{n} targets in a single column")

@@ -20,21 +20,16 @@ from protopinv.features import FeatureMap, Stem
 from protopinv.memory import Memory
 from protopinv.model import Model, merged_network
 from protopinv.model.fitting import range_of_images
-from protopinv.model_file.checking import Parts, check_model, check_shapes
-from protopinv.model_file.examples import example_outputs
+from protopinv.model_file.checking import FRONTS, PartTensors, check_model, check_parts
 from protopinv.model_file.header import (
-    DAMAGE,
     MINOR,
-    PARAMETERS,
-    TASKS,
     broken,
-    check_header,
-    labels_of,
+    fitting_together,
     read_header,
-    unfit,
 )
 from protopinv.model_file.packing import unpack
-from protopinv.model_file.saving import FRONTS
+from protopinv.model_file.rules import PARAMETERS, labels_of
+from protopinv.model_file.saving import example_outputs
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.plain import UnfitError, visible
 from protopinv.train.config import FIELDS, TrainConfig
@@ -43,7 +38,7 @@ from protopinv.train.history import History
 # Outputs of examples may differ by this share of the largest of them; stems work in float32.
 DRIFT = 1e-6
 DRIFT_OF_STEMS = 1e-3
-# What values of other kinds raise where they are looked at.
+# What values of other kinds raise where they are used.
 ODD = (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -53,22 +48,14 @@ def load(path: str | Path) -> Model:
     It predicts as before, bit for bit; with DriftWarning if its examples say otherwise.
     """
     path = Path(path)
-    header = read_header(path)
+    header = _without_unheard(read_header(path))
     parts = _parts(path)
-    try:
-        check_header(header)
-        if header["task"] not in TASKS:
-            raise ModelFileError(
-                f"This version loads models for {', '.join(TASKS)}. {path} holds one for "
-                f"{visible(repr(header['task']))[:60]}. Upgrade protopinv."
-            )
-        check_shapes(header, parts)
-        model = _model(_without_unheard(header), parts, path)
+    with fitting_together(path):
+        check_parts(header, parts)
+        model = _model(header, parts, path)
         check_model(model, parts)
         drift = _drift(model, parts["examples"]["outputs"])
         model = replace(model, calibration=_calibration(model, header.get("sharpness")))
-    except DAMAGE as error:
-        raise unfit(path, error) from error
     if not drift <= (DRIFT_OF_STEMS if isinstance(model.front, Stem) else DRIFT):
         warnings.warn(
             DriftWarning(
@@ -84,7 +71,7 @@ def load(path: str | Path) -> Model:
     return replace(model, examples=examples, made_up=False, image_range=pixels)
 
 
-def _parts(path: Path) -> Parts:
+def _parts(path: Path) -> PartTensors:
     """Tensors of a file, by the part they belong to and their name in it."""
     try:
         # all at once: tensors that are windows into a file would change when it does
@@ -98,25 +85,23 @@ def _parts(path: Path) -> Parts:
     return parts
 
 
-def _without_unheard(header: Mapping[str, Any]) -> Mapping[str, Any]:
+def _without_unheard(header: dict[str, Any]) -> dict[str, Any]:
     """The header; of a newer file without hyperparameters and facts that are unknown here."""
     if int(header["format"].partition(".")[2]) <= MINOR:
         return header
-    heard = {
+    names_of = {
         "parameters": {*FIELDS, *PARAMETERS},
         "config": {*FIELDS},
         "history": {*vars(History())},
     }
-    return {
-        **header,
-        **{
-            part: {name: value for name, value in header[part].items() if name in names}
-            for part, names in heard.items()
-        },
+    parts = {
+        part: {name: value for name, value in header[part].items() if name in names}
+        for part, names in names_of.items()
     }
+    return {**header, **parts}
 
 
-def _model(header: Mapping[str, Any], parts: Parts, path: Path) -> Model:
+def _model(header: Mapping[str, Any], parts: PartTensors, path: Path) -> Model:
     """All parts as one model, whether or not they belong together."""
     features = FeatureMap.from_tensors(parts["features"])
     bank, last_bank = (
@@ -131,13 +116,13 @@ def _model(header: Mapping[str, Any], parts: Parts, path: Path) -> Model:
         history = History.from_dict({**header["history"], **epochs})
     except ODD as error:
         raise unknown_settings(path, error) from error
-    table = None
-    if header.get("table") is not None:
+    table, memory = header.get("table"), header.get("memory") or {}
+    if table is not None:
         arrays = {name: tensor.numpy() for name, tensor in parts["table"].items()}
-        table = tables.restored(header["table"], arrays)
-    memory = header.get("memory") or {}
+        table = tables.restored(table, arrays)
+    fronts = (kind.from_tensors(parts[name]) for name, kind in FRONTS.items() if parts[name])
     model = Model(
-        objective=_objective(header),
+        objective=_objective(header["task"], header["objective"]),
         network=network,
         features=features,
         config=config,
@@ -146,9 +131,7 @@ def _model(header: Mapping[str, Any], parts: Parts, path: Path) -> Model:
         feature_names=tupled(header["feature_names"]),
         target_names=tupled(header.get("target_names")),
         table=table,
-        front=next(
-            (f.from_tensors(parts[name]) for name, f in FRONTS.items() if parts[name]), None
-        ),
+        front=next(fronts, None),
         bank=bank,
         memory=_memory(memory, parts["memory"]) if memory else None,
         last_bank=last_bank,
@@ -177,12 +160,11 @@ def unknown_settings(path: str | Path, error: Exception) -> ModelFileError:
     )
 
 
-def _objective(header: Mapping[str, Any]) -> Objective:
+def _objective(task: str, described: Mapping[str, Any]) -> Objective:
     """The objective that is described, and was checked."""
-    described = header["objective"]
-    if header["task"] == "classification":
+    if task == "classification":
         return Classes(labels_of(described))
-    if header["task"] == "multi-label":
+    if task == "multi-label":
         return Labels(described["n_labels"])
     scales = {
         name: tuple(map(float, described[name]))

@@ -4,17 +4,17 @@ In float64 the layers are stored as they are. Otherwise the first layer is store
 centred and scaled, whatever the units of the features, and as two factors where these are smaller.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor
 
 from protopinv.errors import ConfigError
 from protopinv.features import FeatureMap
-from protopinv.model_file.header import DTYPES as NAMES
 from protopinv.network import Network
 
-DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in NAMES}
+# Types of so few digits that every column has a scale.
+SCALED = ("float16", "int8")
 # Directions of a matrix that are smaller than the largest by this factor are rounding.
 ROUNDING = 1e-10
 # A matrix of more numbers is not written as factors: who reads it makes it whole again.
@@ -27,13 +27,12 @@ def pack(network: Network, features: FeatureMap, dtype: str) -> dict[str, Tensor
     """Every tensor under a name, for a file."""
     if dtype == "float64":
         return network.tensors()
-    first, *others = network.weights
     packed: dict[str, Tensor] = {}
-    rows = first[1:] / features.scale[:, None]
-    bias = first[0] + features.mean @ first[1:]
-    packed |= _layer("0", rows, bias, dtype, may_factor=True)
-    for number, W in enumerate(others, start=1):
-        packed |= _layer(str(number), W[..., 1:, :], W[..., 0, :], dtype)
+    for number, W in enumerate(network.weights):
+        rows, bias = W[..., 1:, :], W[..., 0, :]
+        if number == 0:
+            rows, bias = rows / features.scale[:, None], bias + features.mean @ rows
+        packed |= _layer(str(number), rows, bias, dtype, may_factor=number == 0)
     return packed
 
 
@@ -58,28 +57,29 @@ def unpack(
     return Network(tuple(weights), activation)
 
 
-def types_of(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, torch.dtype]:
+def types_of(names: Collection[str], dtype: str) -> dict[str, torch.dtype]:
     """Every tensor that ``pack`` would make of a network with these layers, and its type."""
-    types: dict[str, torch.dtype] = {}
     if dtype == "float64":
-        return {str(layer): torch.float64 for layer in range(len(tensors))}
-    for layer in range(len(tensors)):
-        if f"{layer}.bias" not in tensors:
-            break
+        return {str(layer): torch.float64 for layer in range(len(names))}
+    types: dict[str, torch.dtype] = {}
+    layer = 0
+    while f"{layer}.bias" in names:
         types[f"{layer}.bias"] = torch.float32
-        is_thin = f"{layer}.left" in tensors
+        is_thin = f"{layer}.left" in names
         for name in (f"{layer}.left", f"{layer}.right") if is_thin else (str(layer),):
-            types[name] = DTYPES[dtype]
-            if dtype in ("float16", "int8"):
+            types[name] = getattr(torch, dtype)
+            if dtype in SCALED:
                 types[f"{name}.scale"] = torch.float32
+        layer += 1
     return types
 
 
 def _layer(
-    name: str, rows: Tensor, bias: Tensor, dtype: str, *, may_factor: bool = False
+    name: str, rows: Tensor, bias: Tensor, dtype: str, *, may_factor: bool
 ) -> dict[str, Tensor]:
-    may_factor = may_factor and rows.numel() <= MOST_NUMBERS and bool(rows.any())
-    factors = thin_factors(rows) if may_factor else None
+    factors = None
+    if may_factor and rows.numel() <= MOST_NUMBERS and bool(rows.any()):
+        factors = thin_factors(rows)
     parts = {name: rows}
     if factors is not None:
         parts = {f"{name}.left": factors[0], f"{name}.right": factors[1]}
@@ -96,15 +96,15 @@ def _layer(
 
 def _numbers(name: str, matrix: Tensor, dtype: str) -> dict[str, Tensor]:
     """A matrix as numbers of this type; those of few digits have a scale for each column."""
-    packed = {name: matrix.to(DTYPES[dtype])}
-    if dtype in ("float16", "int8"):
+    packed = {name: matrix.to(getattr(torch, dtype))}
+    if dtype in SCALED:
         most = 127 if dtype == "int8" else 1
         largest = matrix.abs().amax(-2, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
         scale = (largest / most).float()
         numbers = matrix / scale.double()
         if dtype == "int8":
             numbers = numbers.round().clamp(-most, most)
-        packed = {name: numbers.to(DTYPES[dtype]), f"{name}.scale": scale}
+        packed = {name: numbers.to(getattr(torch, dtype)), f"{name}.scale": scale}
     off = (_scaled(packed, name) - matrix).norm()
     if not bool(off <= ROUGHEST * matrix.norm()):
         raise ConfigError(

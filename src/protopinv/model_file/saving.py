@@ -1,4 +1,7 @@
-"""Write a model file: a header of JSON, and tensors."""
+"""Write a model file: a header of JSON, tensors, and rows to check and calibrate a network with.
+
+Unless training rows are asked for, these are rows that nobody has seen.
+"""
 
 import json
 from collections.abc import Mapping
@@ -9,17 +12,15 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import save as safetensors_bytes
-from torch import Tensor
+from torch import Generator, Tensor
 
 from protopinv import __version__, tables
 from protopinv.errors import ConfigError, ModelFileError
-from protopinv.features import Clip, FeatureMap, Front, Squash, Stem
+from protopinv.features import FeatureMap, Stem, TailTransform
 from protopinv.files import replacing, require_ending
-from protopinv.memory import Memory
 from protopinv.model import Model, torch_ready
-from protopinv.model_file.examples import example_outputs, shareable
+from protopinv.model_file.checking import FRONTS
 from protopinv.model_file.header import (
-    DTYPES,
     FORMAT,
     KNOWN_NEEDS,
     LONG,
@@ -31,15 +32,25 @@ from protopinv.model_file.header import (
     NEVER_LONG,
 )
 from protopinv.model_file.packing import pack, unpack
+from protopinv.model_file.rules import DTYPES
 from protopinv.plain import MOST_VALUES, n_values, plain
+from protopinv.tables import Category
+from protopinv.tables.columns import Column
+from protopinv.train.history import APART, COLUMNS
 
-# Columns of a history that are tensors: text would be longer, and a header has its limit. The
-# second ones have an entry for each bank or fold, where there are several.
-EPOCHS = ("loss", "lr", "ridge", "validation_score", "validation_loss")
-APART = ("member_loss", "fold_loss")
-FRONTS: dict[str, type[Front]] = {"stem": Stem, "squash": Squash, "clip": Clip}
+# Columns of a history are tensors: text would be longer, and a header has its limit.
+_EPOCHS = (*COLUMNS, "ridge", *APART)
 # A value of the header whose text has more bytes is a tensor.
 LONG_BYTES = 2**14
+# Made-up rows, unless another number is asked for; all that are stored take no more bytes.
+N_MADE_UP = 32
+MOST_ROW_BYTES = 2**16
+# Numbers of all made-up rows at most, however many are asked for.
+MOST_MADE_UP = 2**25
+# Noise on replayed rows, in standard deviations: those of a class with one row are too like it.
+NOISE = 0.1
+# Share of gaps in a column that had some.
+SHARE_OF_GAPS = 0.125
 
 
 def save(
@@ -90,7 +101,11 @@ def save(
 
 def _header(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, Any]:
     """All that is no array, as plain JSON values."""
-    return {
+    memory = None
+    if model.memory is not None:
+        memory = {name: getattr(model, name) for name in ("n_frozen", "n_calls", "is_closed")}
+        memory |= {name: getattr(model.memory, name) for name in ("limit", "is_cut", "fitted")}
+    header = {
         "format": f"{MAJOR}.{MINOR}",
         "needs": [name for name in KNOWN_NEEDS if getattr(model, name, None) is not None],
         "written_by": f"protopinv {__version__}",
@@ -101,25 +116,15 @@ def _header(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, A
         "examples": "made-up" if model.made_up else "training",
         "image_range": model.image_range,
         "table": None if model.table is None else tables.described(model.table),
-        "memory": None if model.memory is None else _described(model, model.memory),
+        "memory": memory,
         "activation": model.network.activation,
         "sharpness": model.calibration,
         "network_dtype": dtype,
         "parameters": model.parameters,
         "config": asdict(model.config),
-        "history": {name: v for name, v in history.items() if name not in (*EPOCHS, *APART)},
+        "history": {name: value for name, value in history.items() if name not in _EPOCHS},
     }
-
-
-def _described(model: Model, memory: Memory) -> dict[str, Any]:
-    return {
-        "n_frozen": model.n_frozen,
-        "n_calls": model.n_calls,
-        "is_closed": model.is_closed,
-        "limit": memory.limit,
-        "is_cut": memory.is_cut,
-        "fitted": memory.fitted,
-    }
+    return {name: plain(value) for name, value in header.items()}
 
 
 def _parts(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, Mapping[str, Tensor]]:
@@ -134,28 +139,26 @@ def _parts(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, Ma
     outputs = example_outputs(replace(model, network=network))
     is_finite = outputs.isfinite().all(1)
     rows = torch.from_numpy(np.ascontiguousarray(torch_ready(model.examples)))
-    epochs = (*EPOCHS, *(name for name in APART if history.get(name)))
+    named = {name: getattr(model, name) for name in ("bank", "last_bank", "features", "memory")}
+    named |= {n: model.front for n, kind in FRONTS.items() if isinstance(model.front, kind)}
+    parts = {name: part.tensors() for name, part in named.items() if part is not None}
     table = {} if model.table is None else tables.arrays(model.table)
-    fronts = {
-        name: model.front.tensors() if isinstance(model.front, kind) else {}
-        for name, kind in FRONTS.items()
-    }
     return {
-        **fronts,
-        "bank": {} if model.bank is None else model.bank.tensors(),
-        "features": model.features.tensors(),
+        **parts,
         "network": packed,
         "table": {n: torch.from_numpy(np.ascontiguousarray(array)) for n, array in table.items()},
-        "memory": {} if model.memory is None else model.memory.tensors(),
-        "last_bank": {} if model.last_bank is None else model.last_bank.tensors(),
         "examples": {"rows": rows[is_finite], "outputs": outputs[is_finite]},
-        "history": {name: torch.tensor(history[name], dtype=torch.float64) for name in epochs},
+        "history": {
+            name: torch.tensor(history[name], dtype=torch.float64)
+            for name in _EPOCHS
+            if history.get(name) or name not in APART
+        },
     }
 
 
 def _thinned(history: dict[str, Any]) -> dict[str, Any]:
     """Every so many epochs of a history that is longer than a file may have it."""
-    epochs = {name: v for name, v in history.items() if name in (*EPOCHS, *APART) and v}
+    epochs = {name: history[name] for name in _EPOCHS if history[name]}
     n_numbers = sum(np.size(values[0]) * len(values) for values in epochs.values())
     every = -(-n_numbers // MOST_LISTED)
     if every <= 1:
@@ -168,14 +171,14 @@ def _thinned(history: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _divided(header: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _divided(header: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """What stays in the header, and what is a tensor because it is long."""
-    texts = {name: _encoded(value) for name, value in plain(header).items()}
-    long = {n: t for n, t in texts.items() if len(t) > LONG_BYTES and n not in NEVER_LONG}
-    short = {name: value for name, value in plain(header).items() if name not in long}
+    texts = {name: _encoded(value) for name, value in header.items() if name not in NEVER_LONG}
+    long = {name: text for name, text in texts.items() if len(text) > LONG_BYTES}
+    short = {name: value for name, value in header.items() if name not in long}
     if long:
         short["needs"].append("long")
-    n_bytes, n_long = (sum(map(of, long.values())) for of in (len, n_values))
+    n_bytes, n_long = (sum(map(count, long.values())) for count in (len, n_values))
     if n_bytes > MOST_LONG_BYTES or n_long > MOST_VALUES:
         raise _too_much()
     return short, {n: torch.frombuffer(bytearray(t), dtype=torch.uint8) for n, t in long.items()}
@@ -197,3 +200,73 @@ def _too_much() -> ModelFileError:
         f"{MOST_LONG_BYTES // 2**20} MB of text, and {MOST_VALUES:,} values. This model has more. "
         "Shorten names, or leave out columns."
     )
+
+
+def shareable(model: Model, *, examples: bool = False) -> Model:
+    """The model with rows that may leave the process: made-up ones, unless ``examples``."""
+    if not examples:
+        return replace(model, examples=made_up(model).numpy(), made_up=True)
+    if not len(model.examples):
+        raise ConfigError(
+            "examples=True takes training rows along. This model has none: its file or pickle had "
+            "none, or a class was forgotten. Leave it out, or fit again."
+        )
+    return model
+
+
+def example_outputs(model: Model) -> Tensor:
+    """Outputs for the examples in float64, which need not be finite."""
+    rows = model.examples
+    # a stem works in float32
+    return model.raw_outputs(rows if isinstance(model.front, Stem) else rows.astype(np.float64))
+
+
+def made_up(model: Model, n: int | None = None) -> Tensor:
+    """Rows like the examples, drawn from what the model knows of its columns.
+
+    There are fewer than ``n`` if they are very long. They are in float32, or in float64 where that
+    cannot hold them.
+
+    Every column of a frame is drawn by itself between its limits. Rows of numbers are drawn from
+    the replay memory, or from mean and scale of every feature where there is none.
+    """
+    if n is None:
+        n = max(1, min(N_MADE_UP, MOST_ROW_BYTES // (4 * model.n_features)))
+    n = min(n, max(N_MADE_UP, MOST_MADE_UP // model.n_features))
+    generator, front = Generator().manual_seed(0), model.front
+    if model.table is not None and not model.table.is_plain:
+        columns = [_codes(column, n, generator) for column in model.table.columns]
+        return _narrowed(torch.stack(columns, 1))
+    low, high = model.image_range or (0.0, 1.0)
+    if isinstance(front, Stem):
+        return low + (high - low) * torch.rand(n, model.n_inputs, generator=generator)
+    features = model.features
+    if model.memory is None:
+        noise = torch.randn(n, len(features.mean), generator=generator)
+        rows = replace(features, basis=None).unproject(noise)
+    else:
+        drawn, _ = model.memory.drawn(n, generator)
+        noise = NOISE * torch.randn(drawn.shape, generator=generator)
+        rows = features.unproject((drawn + noise).to(features.mean))
+    if isinstance(front, TailTransform):
+        rows = front.restored(rows)
+    return _narrowed(rows if model.image_range is None else rows.clamp(low, high))
+
+
+def _narrowed(rows: Tensor) -> Tensor:
+    """In float32 where it holds them; numbers that are too large for any type are its largest."""
+    most = torch.finfo(torch.float64).max
+    rows = rows.clamp(-most, most)
+    fits = bool((rows.nan_to_num(0).abs() <= torch.finfo(torch.float32).max).all())
+    return rows.float() if fits else rows
+
+
+def _codes(column: Column, n: int, generator: Generator) -> Tensor:
+    share, absent = torch.rand(2, n, generator=generator, dtype=torch.float64)
+    if isinstance(column, Category):
+        codes, has_gaps = (share * column.n_values).floor(), column.gaps
+    else:
+        codes, has_gaps = column.low + (column.high - column.low) * share, column.flag
+        if getattr(column, "boolean", False):
+            codes = share.round()
+    return torch.where(absent < SHARE_OF_GAPS, torch.nan, codes) if has_gaps else codes
