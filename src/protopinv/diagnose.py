@@ -200,7 +200,7 @@ class Trace:
 
     It watches the first bank of those that are trained together, which learns from all rows, with
     its own activation. Where several candidates are screened, ``points`` are of the one that is
-    trained to the end, from its first epoch on; those of all are in ``looks``, by configuration.
+    trained to the end, from its first epoch on; those of all are in ``screened``, by configuration.
     The bank is as it was after that epoch, whichever epoch is selected in the end.
 
     >>> trace = Trace(every=25)
@@ -210,7 +210,7 @@ class Trace:
 
     every: int = 1
     points: list[TracePoint] = field(default_factory=list)
-    looks: dict[TrainConfig, list[TracePoint]] = field(default_factory=dict)
+    screened: dict[TrainConfig, list[TracePoint]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.every < 1:
@@ -223,7 +223,7 @@ class Trace:
                 "A trace watches a bank. This training has none. Use it with ProtoPINVClassifier."
             )
         if report.candidate is None and not self.points:
-            self.points.extend(self.looks.get(report.config, ()))
+            self.points.extend(self.screened.get(report.config, ()))
         if report.epoch % self.every:
             return
         bank = report.state.member(0)
@@ -234,4 +234,4 @@ class Trace:
         if report.candidate is None:
             self.points.append(point)
         else:
-            self.looks.setdefault(report.config, []).append(point)
+            self.screened.setdefault(report.config, []).append(point)

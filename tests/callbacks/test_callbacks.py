@@ -171,7 +171,7 @@ def test_looks_are_numbered_and_the_one_that_is_kept_goes_on(blobs, tmp_path: Pa
     # patience counts from there: one epoch to compare with, one that is no better
     assert len(proper) == 2
     rows = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [row["look"] for row in rows] == [None if n is None else n + 1 for n in looks]
+    assert [row["candidate"] for row in rows] == [None if n is None else n + 1 for n in looks]
 
 
 def test_early_stop_waits_for_its_patience(blobs) -> None:
@@ -344,10 +344,10 @@ def test_looks_are_runs_of_their_own_in_tensorboard(blobs, tmp_path: Path) -> No
     )
     model = ProtoPINVClassifier(**LOOKED_AT).fit(*blobs, callbacks=[TensorBoard(tmp_path)])
     looks = sorted(path.name for path in tmp_path.iterdir() if path.is_dir())
-    assert looks == [f"look {number}" for number in range(1, len(model.candidates_) + 1)]
+    assert looks == [f"candidate {number}" for number in range(1, len(model.candidates_) + 1)]
     steps = {
         place: [p.step for p in reading.EventAccumulator(str(place)).Reload().Scalars("loss")]
-        for place in (tmp_path / "look 1", tmp_path)
+        for place in (tmp_path / "candidate 1", tmp_path)
     }
     look, kept = steps.values()
     assert look[0] == 1
@@ -384,7 +384,7 @@ def test_mlflow_holds_parameters_metrics_and_the_model(blobs, tmp_path: Path, mo
     assert [p.step for p in points] == list(range(1, 13))
     assert_same(load(file), model)
     assert second.data.params["activation"] == looked_at.config_.activation
-    assert {"loss", "look_1/loss", "look_2/loss"} <= set(second.data.metrics)
+    assert {"loss", "candidate_1/loss", "candidate_2/loss"} <= set(second.data.metrics)
 
 
 @pytest.mark.parametrize("name", ["TensorBoard", "MLflow"])

@@ -192,13 +192,13 @@ def test_a_trace_follows_the_candidate_that_is_trained_with_its_own_activation(b
     model = ProtoPINVRegressor(max_epochs=30, dtype="float64", random_state=0)
     trace = Trace()
     model.fit(X, X[:, 0] * X[:, 1], observer=trace)
-    assert len(trace.looks) == len(model.candidates_) > 1
+    assert len(trace.screened) == len(model.candidates_) > 1
     assert [point.epoch for point in trace.points] == list(range(model.n_iter_))
     kept = model.history_.kept_epoch
     assert kept is not None
     (bank,) = [point for point in trace.points if point.epoch == kept]
     assert bank.diagnosis == model.diagnose()
-    looked = trace.looks[model.config_]
+    looked = trace.screened[model.config_]
     assert trace.points[: len(looked)] == looked
 
 

@@ -17,7 +17,7 @@ from protopinv.train.loop import EpochReport
 
 JSON_LINES = (".jsonl", ".ndjson")
 # Of CSV, before one for the ridge of each layer.
-_COLUMNS = ("look", "epoch", "loss", "validation_loss", "validation_score", "lr")
+_COLUMNS = ("candidate", "epoch", "loss", "validation_loss", "validation_score", "lr")
 # What was written reaches the file of TensorBoard after so many seconds at most.
 FLUSH_SECONDS = 10
 
@@ -25,7 +25,7 @@ FLUSH_SECONDS = 10
 class HistoryFile(Callback):
     """One line an epoch, as CSV or JSON lines by the ending; a run that is killed leaves them all.
 
-    Columns are ``look`` (the number of a candidate, from 1, during screening), ``epoch``
+    Columns are ``candidate`` (the number of a candidate, from 1, during screening), ``epoch``
     (from 1), ``loss``, ``validation_loss``, ``validation_score``, ``lr``, ``ridge_1`` and so on for
     the layers, and ``seconds`` since training began or went on. Losses, scores and ridges are means
     over banks that train side by side. Where folds are judged by the pass that trains them,
@@ -68,7 +68,7 @@ class HistoryFile(Callback):
             self._resumed.add(candidate)
             self._forget_from(candidate, epoch)
         row = {
-            "look": candidate,
+            "candidate": candidate,
             "epoch": epoch,
             **epoch_numbers(report),
             "seconds": round(time.perf_counter() - self._started, 6),
@@ -95,7 +95,7 @@ class HistoryFile(Callback):
     def _place(self, row: str) -> tuple[int | None, int]:
         if self._as_json:
             values = json.loads(row)
-            return values["look"], values["epoch"]
+            return values["candidate"], values["epoch"]
         candidate, epoch, *_ = row.split(",")
         return int(candidate) if candidate else None, int(epoch)
 
@@ -109,7 +109,7 @@ class TensorBoard(Callback):
     """Loss, validation, learning rate and ridges of every epoch, for ``tensorboard --logdir``.
 
     ``folder`` is that of one run. Candidates are runs of their own below it,
-    "look 1" and so on. Epochs are counted from 1. The configuration that was used is a text.
+    "candidate 1" and so on. Epochs are counted from 1. The configuration that was used is a text.
 
     >>> model.fit(X, y, callbacks=[TensorBoard("runs/first")])
     """
@@ -146,7 +146,7 @@ class TensorBoard(Callback):
         from torch.utils.tensorboard import SummaryWriter
 
         if candidate not in self._writers:
-            folder = self.folder if candidate is None else self.folder / f"look {candidate}"
+            folder = self.folder if candidate is None else self.folder / f"candidate {candidate}"
             self._writers[candidate] = SummaryWriter(
                 str(folder), purge_step=first, flush_secs=FLUSH_SECONDS
             )
@@ -162,8 +162,8 @@ class MLflow(Callback):
     """Parameters, numbers of every epoch and the model file, in the active run or a new one.
 
     Where it is kept is MLflow's to say: ``mlflow.set_tracking_uri`` and ``mlflow.set_experiment``,
-    or MLFLOW_TRACKING_URI. Epochs are counted from 1; numbers of candidates have
-    names such as "look_1/loss". Parameters that the candidates do not share are logged at the end.
+    or MLFLOW_TRACKING_URI. Epochs are counted from 1; numbers of candidates have names such as
+    "candidate_1/loss". Parameters that the candidates do not share are logged at the end.
     Without ``model`` the file of the fitted model is not kept there.
 
     >>> model.fit(X, y, callbacks=[MLflow(run_name="first")])
@@ -190,7 +190,7 @@ class MLflow(Callback):
     def on_epoch_end(self, report: EpochReport) -> None:
         """One more point of every metric."""
         candidate, epoch = place_of(report)
-        prefix = "" if candidate is None else f"look_{candidate}/"
+        prefix = "" if candidate is None else f"candidate_{candidate}/"
         metric, now = self._mlflow.entities.Metric, int(1000 * time.time())
         metrics = [
             metric(f"{prefix}{name}", number, now, epoch)
