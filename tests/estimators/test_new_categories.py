@@ -15,7 +15,7 @@ from protopinv.continual.replay import State
 from protopinv.errors import DataError
 from protopinv.features import Clip
 from protopinv.report import write_report
-from protopinv.tables import frame_columns, grown
+from protopinv.tables import frame_columns
 
 QUICK: dict[str, Any] = {"effort": "quick", "max_epochs": 40, "random_state": 0, "device": "cpu"}
 LEVEL = {"a": 0.0, "b": 2.0, "c": -1.0, "d": 6.0, "e": -6.0}
@@ -87,7 +87,7 @@ def test_a_wider_network_answers_old_rows_as_before(options: dict[str, Any]) -> 
     if options.get("scaling") == "clip":
         assert isinstance(model.front_, Clip)
     more = shops(60, 1, "abcde", cities=7)[0]
-    table = grown(model.table_, frame_columns(more))
+    table = model.table_.grown(frame_columns(more))
     wider = widened_to(model.model_, table)
     state = State(wider.prototypes, wider.replay, wider.objective)
     model.model_ = with_state(wider, state)

@@ -93,7 +93,8 @@ def rows_for(
     )
     for line in rows.said:
         say(line)
-    _require_width(estimator, rows)
+    if features is None or data in NAMED:  # otherwise columns were chosen by name
+        _require_width(estimator, rows)
     return rows
 
 

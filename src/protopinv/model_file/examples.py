@@ -9,8 +9,7 @@ from torch import Generator, Tensor
 from protopinv.errors import ConfigError
 from protopinv.features import Bent, Stem
 from protopinv.model import Model
-from protopinv.tables import Category
-from protopinv.tables.columns import Column
+from protopinv.tables import Category, Column
 
 MADE_UP = 32
 # All that are stored take no more than this.
@@ -85,7 +84,7 @@ def _narrowed(rows: Tensor) -> Tensor:
 def _codes(column: Column, n: int, generator: Generator) -> Tensor:
     share, absent = torch.rand(2, n, generator=generator, dtype=torch.float64)
     if isinstance(column, Category):
-        codes, has_gaps = (share * column.n_values).floor(), column.gaps
+        codes, has_gaps = (share * len(column.values)).floor(), column.gaps
     else:
         codes, has_gaps = column.low + (column.high - column.low) * share, column.flag
         if getattr(column, "boolean", False):

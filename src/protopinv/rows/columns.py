@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
+from protopinv.optional import Later
 from protopinv.words import MOST_WHOLE_CLASSES, NEARLY_ALL, NUMBER, is_gap, number_of
 
+pa, pc = Later("pyarrow"), Later("pyarrow.compute")
 # Types of a column as Arrow calls them; a column without any value is text to everybody else.
 NOTHING, WHOLE, FLOAT, TRUE_OR_FALSE, TEXT = "null", "int64", "double", "bool", "string"
 UNSIGNED = "uint64"
@@ -41,8 +43,6 @@ def joined(types: Iterable[str]) -> str:
 
 def type_of(column: Any) -> str:
     """Return the type of a column that pyarrow inferred; numbers are finite, and dates are text."""
-    import pyarrow.compute as pc
-
     name = str(column.type)
     if name == FLOAT:
         return FLOAT if pc.all(pc.is_finite(column)).as_py() else TEXT
@@ -58,24 +58,17 @@ def type_of_text(column: Any) -> str:
 
 def has_leading_zero(column: Any) -> bool:
     """Whether a column of text has a value such as 007, which is a name and no number."""
-    import pyarrow.compute as pc
-
     return bool(pc.any(pc.match_substring_regex(column, "^" + LEADING_ZERO)).as_py())
 
 
 def may_have_leading_zero(raw: bytes, separator: str) -> bool:
     """Whether a field of some bytes may begin like 007."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     pattern = rf'(?:^|[\x{ord(separator):02x}\r\n"])' + LEADING_ZERO
     return bool(pc.match_substring_regex(pa.array([raw], pa.binary()), pattern)[0].as_py())
 
 
 def with_points(column: Any) -> Any:
     """Return text with a point in each decimal that has a comma."""
-    import pyarrow.compute as pc
-
     is_decimal = pc.match_substring_regex(column, DECIMAL_COMMA)
     point = pc.replace_substring(column, ",", ".", max_replacements=1)
     return pc.if_else(is_decimal, point, column)
@@ -83,9 +76,6 @@ def with_points(column: Any) -> Any:
 
 def as_floats(column: Any) -> Any | None:
     """Return text as numbers; None unless every value is one."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     try:
         numbers = pc.cast(pc.utf8_trim_whitespace(column), pa.float64())
     except pa.ArrowInvalid:
@@ -96,8 +86,6 @@ def as_floats(column: Any) -> Any | None:
 
 def decimals(column: Any) -> NDArray[np.int64]:
     """Count the values of a column of text with a decimal comma, and those with a point."""
-    import pyarrow.compute as pc
-
     counts = [
         pc.sum(pc.match_substring_regex(column, form), min_count=0).as_py()
         for form in (DECIMAL_COMMA, DECIMAL_POINT)
@@ -133,11 +121,9 @@ class TargetText:
     different: frozenset[float] = field(default_factory=frozenset)
 
     @classmethod
-    def of(cls, texts: Any, file: str, first: int) -> "TargetText":
-        """Summarize text without blanks around it, from row ``first`` of a file on."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
+    def of(cls, column: Any, file: str, first: int) -> "TargetText":
+        """Summarize a column of text, from row ``first`` of a file on."""
+        texts = without_blanks(column)
         matching = pc.match_substring_regex(texts, f"^(?:{NUMBER.pattern})$")
         digits = pc.if_else(matching, pc.ascii_ltrim(texts, characters="+"), None)
         floats = pc.cast(digits, pa.float64())
@@ -227,9 +213,6 @@ class TargetText:
 
 def _ends(integers: Any) -> tuple[int, int]:
     """Return the least and the largest of whole numbers in text, 0 where there are none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     try:
         ends = pc.min_max(pc.cast(integers, pa.int64())).as_py()
         return ends["min"] or 0, ends["max"] or 0
@@ -238,29 +221,24 @@ def _ends(integers: Any) -> tuple[int, int]:
         return min(each), max(each)
 
 
-def without_blanks(texts: Any) -> Any:
+def without_blanks(column: Any) -> Any:
     """Return text without blanks around it; nothing where none is left."""
-    import pyarrow.compute as pc
-
-    texts = pc.utf8_trim_whitespace(texts)
+    texts = pc.utf8_trim_whitespace(pc.cast(column, pa.string()))
     return pc.if_else(pc.equal(texts, ""), None, texts)
 
 
-def cast_targets(texts: Any, kind: str) -> Any:
-    """Return text without blanks around it as targets of this kind."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+def typed_targets(column: Any, kind: str) -> Any:
+    """Return a column of text as targets of this kind."""
+    texts = without_blanks(column)
     if kind == TRUE_OR_FALSE:
         return pc.equal(pc.utf8_lower(texts), "true")
     if kind not in (FLOAT, WHOLE, UNSIGNED):
         return texts
     digits = pc.ascii_ltrim(texts, characters="+")
-    type_ = {FLOAT: pa.float64(), WHOLE: pa.int64(), UNSIGNED: pa.uint64()}[kind]
     try:
-        return pc.cast(digits, type_)
+        return pc.cast(digits, kind)
     except pa.ArrowInvalid:  # as 3.0, which is below what a float can hold
-        return pc.cast(pc.cast(digits, pa.float64()), type_)
+        return pc.cast(pc.cast(digits, FLOAT), kind)
 
 
 class Place(NamedTuple):
@@ -280,8 +258,6 @@ class Place(NamedTuple):
 
 def plain_type(stored: Any) -> Any:
     """Return the type of a column; text is text, however it is stored."""
-    import pyarrow as pa
-
     plain = stored.value_type if pa.types.is_dictionary(stored) else stored
     is_text = pa.types.is_large_string(plain) or pa.types.is_string_view(plain)
     return pa.string() if is_text else plain
@@ -294,8 +270,6 @@ def is_numeric(name: str) -> bool:
 
 def label_column(column: Any, name: str, place: Place) -> NDArray[Any]:
     """Return targets as numpy has them; text without blanks around it."""
-    import pyarrow as pa
-
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if str(plain_type(column.type)) == TEXT:
@@ -311,8 +285,6 @@ def label_column(column: Any, name: str, place: Place) -> NDArray[Any]:
 
 def number_column(column: Any, name: str, place: Place, rule: str) -> NDArray[Any]:
     """Return a column as numbers, true as 1; raises DataError for text and for gaps."""
-    import pyarrow as pa
-
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type

@@ -2,7 +2,7 @@
 
 import copy
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -11,23 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
-from protopinv.optional import require
+from protopinv.optional import Later, require
 from protopinv.rows.columns import (
     Place,
     TargetText,
-    cast_targets,
     is_numeric,
     label_column,
     number_column,
     plain_type,
-    without_blanks,
+    typed_targets,
 )
 from protopinv.rows.delimited import DelimitedRows, share_types
-from protopinv.rows.formats import FileRows, IpcRows, ParquetRows, damage_named
+from protopinv.rows.formats import FileRows, IpcRows, ParquetRows, damage_named, split_names
 from protopinv.rows.source import IN_MEMORY_BYTES, Block, Piece, RowSource, placed
 from protopinv.rows.text import Written
 from protopinv.words import hint
 
+pa = Later("pyarrow")
 SUFFIXES = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -40,8 +40,6 @@ SUFFIXES = {
     ".tsv.gz": "csv",
     ".txt.gz": "csv",
 }
-# A CSV file has no row groups: it is cut where so many bytes have been read.
-CSV_BLOCK_BYTES = 2**24
 # Rows are taken from a file about so many at a time, whatever is asked for.
 LEAST_ROWS = 1_024
 # A table that comes from another program.
@@ -124,16 +122,10 @@ class ArrowRows(RowSource):
     ) -> None:
         require("pyarrow", extra="table", why="Reading a table")
         self._as_text, self.memory, self.cache = frozenset(as_text), memory, cache
-        opened = [
-            _opened(
-                path,
-                str(path if root is None else path.relative_to(root)),
-                written or Written(),
-                targets=lambda columns: split_names(targets, columns),
-                as_text=as_text,
-            )
-            for path in files
-        ]
+        opened = []
+        for path in files:
+            name = str(path if root is None else path.relative_to(root))
+            opened.append(_opened(path, name, written or Written(), targets, as_text))
         share_types(opened)
         self._files = {file.name: file for file in opened}
         # a file without rows may not know its types
@@ -141,22 +133,23 @@ class ArrowRows(RowSource):
         self._weights = [] if weight is None else [weight]
         self.target_names = tuple(split_names(targets, first.columns))
         self.is_column = len(self.target_names) == 1
-        self._absent = [name for name in left_out if name not in first.columns]
+        if features is not None:
+            features = [n for n in features if n in first.columns or n not in left_out]
         self.names = self._features_of(first, features, split_names(drop, first.columns))
         self.n_features = len(self.names)
         self.blocks = placed([block for file in opened for block in file.blocks()])
         self.n_bytes = sum(file.n_bytes for file in opened)
         self.said = tuple(dict.fromkeys(chain.from_iterable(file.said for file in opened)))
-        present = [name for name in self.names if name not in self._absent]
-        self._require_alike(first, [*present, *self.target_names, *self._weights])
-        plain = not self._absent and all(is_numeric(first.kind(name)) for name in self.names)
+        self._require_alike(first, [*self.names, *self.target_names, *self._weights])
         # numbers with gaps are no numbers yet
-        self.is_framed = not plain or any(f.has_gaps(name) for f in opened for name in present)
-        labels = {
+        self.is_framed = not all(is_numeric(first.types[name]) for name in self.names) or any(
+            file.has_gaps(name) for file in opened for name in self.names
+        )
+        self._labels = {
             name: TargetText.total(file.labels.get(name, TargetText()) for file in opened)
             for name in self.target_names
+            if any(name in file.labels for file in opened)
         }
-        self._labels = {name: text for name, text in labels.items() if text != TargetText()}
 
     def _features_of(
         self, file: FileRows, features: Sequence[str] | None, drop: Sequence[str]
@@ -167,6 +160,7 @@ class ArrowRows(RowSource):
             (self.target_names, "The target must be a column of the table", drop),
             (self._weights, "The weight must be a column of the table", self.target_names),
             (drop, "A column to drop must be in the table", used),
+            (features or (), "Every feature must be a column", ()),
         ):
             _require_columns(file, names, rule, others)
         both = [name for name in drop if name in used]
@@ -177,8 +171,6 @@ class ArrowRows(RowSource):
             )
         if features is None:
             features = [name for name in file.columns if name not in {*used, *drop}]
-        present = [name for name in features if name not in self._absent]
-        _require_columns(file, present, "Every feature must be a column")
         n_rows = sum(each.n_rows for each in self._files.values())
         if not features or n_rows == 0:
             raise DataError(
@@ -192,7 +184,7 @@ class ArrowRows(RowSource):
         for file in self._files.values():
             _require_columns(file, names, "All files must have the same columns")
             for column in names:
-                kind, other = first.kind(column), file.kind(column)
+                kind, other = first.types[column], file.types[column]
                 if file.n_rows and kind != other:
                     raise DataError(
                         f"All files must have the same columns. {column!r} is {kind} in "
@@ -213,17 +205,17 @@ class ArrowRows(RowSource):
 
     def read(self, block: Block, n_rows: int, *, features: bool = True) -> Iterator[Piece]:
         """Yield some rows of a block at a time, as numbers or as tables of Arrow."""
-        present = [name for name in self.names if name not in self._absent]
         # a target may be a feature, too
-        columns = [*present * features, *self.target_names, *self._weights]
+        columns = [*self.names * features, *self.target_names, *self._weights]
         columns, done = list(dict.fromkeys(columns)), 0
         for batch in self._files[block.file].read(block, columns, max(LEAST_ROWS, n_rows)):
             place = Place(block.file, block.first + done)
-            y, weight = self._targets_of(batch, place), None
-            if self._weights:
-                name, rule = self._weights[0], "Weights must be numbers"
-                weight = number_column(batch.column(name), name, place, rule).astype(np.float64)
-            yield Piece(self._features(batch, place, features=features), y, weight, done)
+            y, weight = self._targets(batch, place), None
+            for name in self._weights:
+                column = number_column(batch.column(name), name, place, "Weights must be numbers")
+                weight = column.astype(np.float64)
+            X = self._features(batch, place) if features else np.empty((batch.num_rows, 0))
+            yield Piece(X, y, weight, done)
             done += batch.num_rows
         if done != block.n_rows:
             raise DataError(
@@ -244,28 +236,24 @@ class ArrowRows(RowSource):
             "files": files,
         }
 
-    def _targets_of(self, batch: Any, place: Place) -> NDArray[Any]:
+    def _targets(self, batch: Any, place: Place) -> NDArray[Any]:
         """Labels in a list where there is one target, and otherwise columns of numbers."""
-        import pyarrow as pa
-
         parts = []
         for name in self.target_names:
             column = batch.column(name)
             if name in self._labels and name not in self._as_text:
                 # text that is numbers or truth in all rows of all files becomes that
-                texts = without_blanks(column.cast(pa.string()))
-                column = cast_targets(texts, self._labels[name].kind)
+                column = typed_targets(column, self._labels[name].kind)
             if self.is_column:
                 return label_column(column, name, place)
             parts.append(number_column(column, name, place, "Several targets must be numbers"))
         return np.column_stack([np.empty((batch.num_rows, 0)), *parts])
 
-    def _features(self, batch: Any, place: Place, *, features: bool) -> Any:
+    def _features(self, batch: Any, place: Place) -> Any:
         """A table of Arrow, or a matrix of the type that holds all columns."""
-        if not features:
-            return np.empty((batch.num_rows, 0))
         if self.is_framed:
-            return self._table(batch)
+            table = pa.Table.from_batches([batch]).select(list(self.names))
+            return table.cast(pa.schema([(f.name, plain_type(f.type)) for f in table.schema]))
         columns = [
             number_column(batch.column(name), name, place, "Features must be numbers")
             for name in self.names
@@ -275,16 +263,6 @@ class ArrowRows(RowSource):
             X[:, number] = column
         return X
 
-    def _table(self, batch: Any) -> Any:
-        """All features; those that are absent are empty."""
-        import pyarrow as pa
-
-        table = pa.Table.from_batches([batch])
-        for name in self._absent:
-            table = table.append_column(name, pa.nulls(len(table), pa.string()))
-        table = table.select(list(self.names))
-        return table.cast(pa.schema([(f.name, plain_type(f.type)) for f in table.schema]))
-
 
 def format_of(path: Path) -> str | None:
     """Return the format of a file by the ending of its name: parquet, arrow or csv."""
@@ -293,16 +271,11 @@ def format_of(path: Path) -> str | None:
 
 
 def _opened(
-    path: Path,
-    name: str,
-    written: Written,
-    *,
-    targets: Callable[[Sequence[str]], Sequence[str]],
-    as_text: Sequence[str],
+    path: Path, name: str, written: Written, targets: Sequence[str], as_text: Sequence[str]
 ) -> FileRows:
     """A file in the format that its name says; raises DataError for what cannot be read.
 
-    Of text, ``targets`` says which columns are targets, and ``as_text`` stay what is written.
+    Of text, columns ``as_text`` stay what is written.
     """
     kind = "csv" if path == STDIN else format_of(path)
     if kind is None:
@@ -318,16 +291,13 @@ def _opened(
     if kind == "csv":
         place = sys.stdin.buffer.read() if path == STDIN else path
         name = "stdin" if path == STDIN else name
-        options: dict[str, Any] = {"targets": targets, "as_text": as_text}
         with damage_named(name):
-            return DelimitedRows(name, place, written, block_bytes=CSV_BLOCK_BYTES, **options)
+            return DelimitedRows(name, place, written, targets, as_text)
     if written.separator or written.encoding:
         raise DataError(
             f"A separator and an encoding are of CSV files. {path.name} is {kind}. Leave them out."
         )
-    file = (ParquetRows if kind == "parquet" else IpcRows)(path, name)
-    file.look_at_targets(targets(file.columns))
-    return file
+    return (ParquetRows if kind == "parquet" else IpcRows)(path, name, targets)
 
 
 def _files(path: Path) -> tuple[list[Path], Path]:
@@ -360,15 +330,6 @@ def _is_data(file: Path, root: Path) -> bool:
     parts = file.relative_to(root).parts
     hidden = any(part.startswith((".", "_")) for part in parts)
     return format_of(file) is not None and file.is_file() and not hidden
-
-
-def split_names(names: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Return names as they are where a column is called so, and else what lies between commas."""
-    each: list[str] = []
-    for name in names:
-        parts = [part.strip() for part in name.split(",")]
-        each += [name] if name in columns else [part for part in parts if part] or [name]
-    return each
 
 
 def _require_columns(

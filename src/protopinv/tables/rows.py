@@ -8,20 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.rows import Block, DerivedRows, MemoryRows, Piece, RowSource, digest, file_keys
-from protopinv.tables.growing import grown, with_averages
-from protopinv.tables.statistics import FOLDS
-from protopinv.tables.stored import arrays, described
-from protopinv.tables.table import Gathered, Table, understood
-from protopinv.tables.values import array_columns, frame_columns, is_frame
+from protopinv.tables.table import Table, arrays, described, understood
+from protopinv.tables.target_encoding import FOLDS, TargetEncoding
+from protopinv.tables.values import frame_columns, is_frame
 
 # Rows that are read together to infer what columns are.
 ROWS = 50_000
-# So many rows are kept with a model, if they are not longer than this.
+# So many rows are stored with a model, if they are not longer than this.
 EXAMPLES = 32
 EXAMPLE_BYTES = 2**16
 
 
-class Averaged(Protocol):
+class EncodableTargets(Protocol):
     """Targets, of which target encoding needs columns of numbers."""
 
     def add(self, y: NDArray[Any], mass: NDArray[np.float64], where: str) -> None:
@@ -31,38 +29,9 @@ class Averaged(Protocol):
         """How targets become columns, and the names of these."""
 
 
-class TableRows(DerivedRows):
-    """Rows of a source of frames, encoded as numbers by a table that was fitted to them."""
-
-    def __init__(self, source: RowSource, gathered: Gathered, table: Table) -> None:
-        self._gathered = gathered
-        first = next(source.read(source.blocks[0], EXAMPLES)).X
-        first = first if source.in_memory else first.slice(0, EXAMPLES)
-        codes = table.codes(frame_columns(first))
-        # rows in memory are one piece
-        self._codes = codes if source.in_memory else None
-        examples, width = few_rows(codes), table.n_features
-        super().__init__(source, table=table, examples=examples, is_framed=False, n_features=width)
-
-    def changed(self, block: Block, piece: Piece, *, features: bool) -> Piece:
-        """Return rows of numbers; the target encoding of each is out of fold."""
-        if not features:
-            return piece
-        codes = self._codes
-        if codes is None:
-            codes = self.table.codes(frame_columns(piece.X))
-        return piece._replace(X=self._gathered.rows(self.table, codes, _folds(block, piece)))
-
-    def facts(self) -> dict[str, Any]:
-        """Return a digest of the table."""
-        parts = [json.dumps(described(self.table)).encode()]
-        parts += [array.tobytes() for array in arrays(self.table).values()]
-        return {"table": digest(*parts)}
-
-
 def encode_table(
-    source: RowSource, columns: Mapping[str, str] | None, targets: Averaged
-) -> TableRows:
+    source: RowSource, columns: Mapping[str, str] | None, targets: EncodableTargets
+) -> DerivedRows:
     """Read all rows once or twice: infer what columns are, then the target encoding of values.
 
     ``columns`` says what some columns are. All targets are added to ``targets`` on the way.
@@ -75,18 +44,44 @@ def encode_table(
                 targets.add(np.asarray(piece.y), _mass(piece), where)
                 yield frame_columns(piece.X)
 
-    names = list(source.names or ())
-    table = understood(pieces(), names, columns)
+    table = understood(pieces(), source.names or (), columns)
     numbers, target_names = targets.encoded()
-    gathered = Gathered.empty(table, source.n_rows, len(target_names))
-    for block in source.blocks if gathered.found else ():
+    encoding = TargetEncoding.empty(table, source.n_rows, target_names)
+    for block in source.blocks if encoding.averages else ():
         for piece in source.read(block, ROWS):
             mass = _mass(piece)
             counts = mass > 0  # what counts nothing may have a class that is not known
-            codes = gathered.table.codes(frame_columns(piece.X))[counts]
+            codes = encoding.table.codes(frame_columns(piece.X))[counts]
             y = numbers(np.asarray(piece.y)[counts])
-            gathered.add(codes, y, mass[counts], _folds(block, piece)[counts])
-    return TableRows(source, gathered, gathered.finished(target_names))
+            encoding.add(codes, y, mass[counts], _folds(block, piece)[counts])
+    return _encoded(source, encoding)
+
+
+def _encoded(source: RowSource, encoding: TargetEncoding) -> DerivedRows:
+    """Rows of frames as numbers; the target encoding of each is out of fold."""
+    table, first = encoding.fitted(), next(source.read(source.blocks[0], EXAMPLES)).X
+    first = table.codes(frame_columns(first if source.in_memory else first.slice(0, EXAMPLES)))
+
+    def changed(block: Block, piece: Piece, *, features: bool) -> Piece:
+        if not features:
+            return piece
+        # rows in memory are one piece
+        codes = first if source.in_memory else table.codes(frame_columns(piece.X))
+        return piece._replace(X=encoding.rows(table, codes, _folds(block, piece)))
+
+    def facts() -> dict[str, Any]:
+        parts = [array.tobytes() for array in arrays(table).values()]
+        return {"table": digest(json.dumps(described(table)).encode(), *parts)}
+
+    return DerivedRows(
+        source,
+        changed,
+        facts,
+        table=table,
+        examples=few_rows(first),
+        is_framed=False,
+        n_features=table.n_features,
+    )
 
 
 def encode_by(table: Table, source: RowSource) -> MemoryRows:
@@ -103,7 +98,7 @@ def encode_by(table: Table, source: RowSource) -> MemoryRows:
 def grow_table(table: Table, X: Any) -> tuple[Table, NDArray[np.float64]]:
     """The table with the unseen categories of some rows, and the codes of these rows."""
     columns = columns_of(X if is_frame(X) else np.asarray(X), table.names)
-    larger = grown(table, columns)
+    larger = table.grown(columns)
     return larger, larger.codes(columns, warn=True)
 
 
@@ -114,17 +109,23 @@ def encode_grown(
     targets: Mapping[str, NDArray[np.float64]],
     weight: NDArray[np.float64] | None,
 ) -> tuple[Table, NDArray[np.float64]]:
-    """A table that has grown from an old one, with the target encoding of new values; and rows."""
-    if table is old:
+    """A table that has grown from an old one, with averages of targets for new values; and rows.
+
+    A target that is gone is zero.
+    """
+    encoding, gone = TargetEncoding.of_new_values(old, table), np.zeros(len(codes))
+    if not encoding.averages:
         return table, table.features(codes)
-    block, nothing = Block("X", 0, len(codes)), np.empty(0)
-    fold = _folds(block, Piece(nothing, codes, None, 0))
-    return with_averages(old, table, codes, targets, weight, fold)
+    y = np.stack([targets.get(name, gone) for name in encoding.targets], axis=1)
+    fold = _folds(Block("X", 0, len(y)), Piece(codes, y, weight, 0))
+    encoding.add(codes, y, weight, fold)
+    table = encoding.fitted()
+    return table, encoding.rows(table, codes, fold)
 
 
 def columns_of(X: Any, names: Sequence[str]) -> dict[str, Any]:
     """The columns of a frame by their names, which an array has from elsewhere."""
-    return frame_columns(X) if is_frame(X) else array_columns(X, names)
+    return frame_columns(X) if is_frame(X) else dict(zip(names, X.T, strict=True))
 
 
 def few_rows(X: NDArray[Any]) -> NDArray[Any]:

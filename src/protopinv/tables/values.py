@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
-from protopinv.words import number_of
 
 Numbers = NDArray[np.float64]
 Texts = list[str | None]
@@ -44,33 +43,19 @@ class Values:
 
     def as_texts(self) -> Texts:
         """Every value as text; whole numbers without a point, Booleans as true and false."""
-        if self.texts is not None:
-            return self.texts
-        write: Callable[[float], str] = _WRITING[self.held]
-        return [None if math.isnan(value) else write(value) for value in self._known().tolist()]
-
-    def as_numbers(self) -> Numbers:
-        """Every value as a number, true as 1 and false as 0; NaN for what is none."""
-        if self.texts is None:
-            return self._known()
-        return _by_value(self.texts, number_of)
-
-    def as_days(self, form: str) -> Numbers:
-        """Every value as a date, in days since 1970; NaN for what is none."""
-        if self.texts is None:
-            return self._known()
-        return _by_value(self.texts, lambda text: day_of(text, form))
-
-    def _known(self) -> Numbers:
         if self.numbers is None:
-            raise AssertionError("a column has numbers or texts")
-        return self.numbers
+            return self.texts or []
+        write = WRITING[self.held]
+        return [None if math.isnan(value) else write(value) for value in self.numbers.tolist()]
 
-
-def _by_value(texts: Texts, reading: Callable[[str], float]) -> Numbers:
-    """Every text read once, however often it is there."""
-    known = {text: np.nan if text is None else reading(text) for text in set(texts)}
-    return np.array([known[text] for text in texts], dtype=np.float64)
+    def read(self, reading: Callable[[str], float]) -> Numbers:
+        """Numbers or days as they are, and those of text by a ``reading``; NaN for what is none."""
+        if self.numbers is not None:
+            return self.numbers
+        texts = self.texts or []
+        # each text is read once, however often it is there
+        numbers = {text: np.nan if text is None else reading(text) for text in set(texts)}
+        return np.array([numbers[text] for text in texts], dtype=np.float64)
 
 
 def shown(value: float) -> str:
@@ -86,11 +71,10 @@ def _iso(days: float) -> str:
     return str(moment.astype(f"datetime64[{unit}]"))
 
 
-_BOOLEANS = {0.0: "false", 1.0: "true"}
 # Numbers of each kind of column as texts.
-_WRITING: dict[str, Callable[[float], str]] = {
+WRITING: dict[str, Callable[[float], str]] = {
     "number": shown,
-    "boolean": _BOOLEANS.__getitem__,
+    "boolean": {0.0: "false", 1.0: "true"}.__getitem__,
     "date": _iso,
 }
 
@@ -99,10 +83,9 @@ def day_of(text: str, form: str) -> float:
     """The date that is written there, in days since 1970, or NaN."""
     text = text.strip()
     try:
-        found = datetime.fromisoformat(text) if form == ISO else datetime.strptime(text, form)
+        return _days(datetime.fromisoformat(text) if form == ISO else datetime.strptime(text, form))
     except ValueError:
-        return np.nan
-    return _days(found)
+        return math.nan
 
 
 def _days(moment: date) -> float:
@@ -120,7 +103,8 @@ def is_frame(X: Any) -> bool:
 def frame_columns(X: Any) -> dict[str, Any]:
     """Every column under its name; raises DataError for a name that is there twice."""
     # the columns of an Arrow table are no names
-    names = [str(name) for name in (X.columns if hasattr(X, "iloc") else _names(X))]
+    is_arrow = hasattr(X, "column_names") and not hasattr(X, "iloc")
+    names = [str(name) for name in (X.column_names if is_arrow else X.columns)]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(
@@ -129,15 +113,6 @@ def frame_columns(X: Any) -> dict[str, Any]:
         )
     frame = nw.from_native(X, eager_only=True)
     return dict(zip(names, frame.iter_columns(), strict=True))
-
-
-def _names(X: Any) -> Any:
-    return X.column_names if hasattr(X, "column_names") else X.columns
-
-
-def array_columns(X: NDArray[Any], names: Sequence[str]) -> dict[str, Any]:
-    """The columns of an array, under names that are known from elsewhere."""
-    return dict(zip(names, X.T, strict=True))
 
 
 def values_of(column: Any, name: str) -> Values:
@@ -184,45 +159,33 @@ def _of_array(column: NDArray[Any], name: str) -> Values:
 
 def _of_objects(values: list[Any], name: str) -> Values:
     """Values of any type: numbers or dates if all are, and text otherwise."""
-    known = [value for value in values if not _is_nothing(value)]
-    kinds = {_kind_of(value, name) for value in known}
-    if kinds in ({"boolean"}, {"number"}):
-        numbers = [np.nan if _is_nothing(value) else _float_of(value) for value in values]
-        return Values(kinds.pop(), _finite(np.array(numbers), name))
-    if kinds == {"date"}:
-        days = [np.nan if _is_nothing(value) else _days(value) for value in values]
-        return Values("date", np.array(days))
-    return Values("text", texts=[None if _is_nothing(value) else _text(value) for value in values])
+    plain = [_plain(value, name) for value in values]
+    kinds = {kind for kind, _ in plain if kind}
+    if len(kinds) == 1 and kinds != {"text"}:
+        numbers = np.array([np.nan if number is None else number for _, number in plain])
+        return Values(kinds.pop(), _finite(numbers, name))
+    return Values("text", texts=[WRITING.get(kind, str)(v) if kind else None for kind, v in plain])
 
 
-def _float_of(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def _kind_of(value: Any, name: str) -> str:
+def _plain(value: Any, name: str) -> tuple[str, Any]:
+    """The kind of a value, none of a gap, and the value as a number or as text."""
+    if _is_nothing(value):
+        return "", None
     if isinstance(value, bool | np.bool_):
-        return "boolean"
+        return "boolean", float(value)
     if isinstance(value, int | float | Decimal | np.number):
-        return "number"
+        try:
+            return "number", float(value)
+        except OverflowError:
+            return "number", math.inf
     if isinstance(value, date):
-        return "date"
+        return "date", _days(value)
     if isinstance(value, str):
-        return "text"
+        return "text", value
     raise DataError(
         f"A column must hold numbers, text, Booleans or dates. Column {name!r} holds "
         f"{type(value).__name__} values such as {value!r:.40}. Convert or drop it."
     )
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool | np.bool_):
-        return _BOOLEANS[float(value)]
-    if isinstance(value, int | float | Decimal | np.number):
-        return shown(_float_of(value))
-    return _iso(_days(value)) if isinstance(value, date) else str(value)
 
 
 def _is_nothing(value: Any) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from protopinv.errors import ConfigError, DataError
 from protopinv.objective import Classes, Objective
-from protopinv.rows import RowSource, WeightedRows
+from protopinv.rows import RowSource, weighted
 from protopinv.train.survey import pieces_of
 from protopinv.train.targets import LabelCounts, few
 
@@ -42,7 +42,7 @@ def with_class_weight(rows: RowSource, class_weight: Any) -> tuple[RowSource, Cl
         counts.add(np.asarray(piece.y), mass, "y" if rows.in_memory else block.file)
     factors = class_factors(class_weight, counts.labels, counts.mass)
     weights = ClassWeights(counts.labels, factors)
-    return WeightedRows(rows, *weights), weights
+    return weighted(rows, *weights), weights
 
 
 def class_factors(
