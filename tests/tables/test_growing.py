@@ -8,8 +8,7 @@ import pytest
 
 from protopinv.tables import Category, Table, TargetEncoding, frame_columns, understood
 from protopinv.tables.category import FEW_VALUES, LEAST_SEEN
-from protopinv.tables.rows import encode_grown
-from protopinv.tables.target_encoding import FOLDS, PRIOR_ROWS
+from protopinv.tables.rows import FOLDS, PRIOR_ROWS, encode_grown
 
 
 def table_of(frame: pd.DataFrame) -> Table:

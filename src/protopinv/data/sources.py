@@ -137,7 +137,7 @@ def load_table(
     classification.
     """
     asked = [target] if isinstance(target, str) else list(target or ())
-    rows = ArrowRows([path], asked, root=None if path == STDIN else path.parent, **reading)
+    rows = ArrowRows(path, asked, **reading)
     if task != "classification":
         rows.require_plain_targets()
     X, y, weight = rows.with_columns(rows.names, framed=True).load()

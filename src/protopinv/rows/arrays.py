@@ -161,8 +161,7 @@ class BatchRows(RowSource):
     ) -> None:
         self._load = load
         self.memory, self.cache = memory, cache
-        X, y, weight = self._batch(0)
-        self._form = (X.shape[1:], weight is not None)
+        X, y, _ = self._batch(0)
         self.n_features, self.is_column = X.shape[1], y.ndim == 1
         if sizes is None:
             sizes = [len(X), *(len(self._batch(i)[0]) for i in range(1, n_batches))]
@@ -203,16 +202,18 @@ class BatchRows(RowSource):
             )
         X, y = np.asarray(batch[0]), np.asarray(batch[1])
         weight = np.asarray(batch[2], dtype=np.float64) if len(batch) == 3 else None
-        width, has_weight = self._form or (X.shape[1:], weight is not None)
-        if (weight is not None) != has_weight or (weight is not None and len(weight) != len(X)):
+        self._form = self._form or (X.shape[1:], weight is not None)
+        if (
+            X.ndim != 2
+            or len(X) != len(y)
+            or (weight is not None and len(weight) != len(X))
+            or (X.shape[1:], weight is not None) != self._form
+        ):
             raise DataError(
-                "Either all batches have a weight for each row, or none has. Batch "
-                f"{number} differs from those before. Change load(i)."
-            )
-        if X.ndim != 2 or len(X) != len(y) or X.shape[1:] != width:
-            raise DataError(
-                "A batch must be a matrix of rows, all of one width, and a target for each. Batch "
-                f"{number} has X of shape {X.shape} and y of shape {y.shape}. Change load(i)."
+                "A batch must be a matrix of rows, all of one width, with a target for each, and a "
+                f"weight for each row of all batches or for none. Batch {number} has X of shape "
+                f"{X.shape}, y of shape {y.shape} and {'no ' * (weight is None)}weights. Change "
+                "load(i)."
             )
         return X, y, weight
 

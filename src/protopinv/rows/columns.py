@@ -49,22 +49,9 @@ def type_of(column: Any) -> str:
     return name if name in (NOTHING, WHOLE, TRUE_OR_FALSE) else TEXT
 
 
-def type_of_text(column: Any) -> str:
-    """Return the type of a column of text: all numbers or not."""
-    if column.null_count == len(column):
-        return NOTHING
-    return TEXT if as_floats(column) is None else FLOAT
-
-
 def has_leading_zero(column: Any) -> bool:
     """Whether a column of text has a value such as 007, which is a name and no number."""
     return bool(pc.any(pc.match_substring_regex(column, "^" + LEADING_ZERO)).as_py())
-
-
-def may_have_leading_zero(raw: bytes, separator: str) -> bool:
-    """Whether a field of some bytes may begin like 007."""
-    pattern = rf'(?:^|[\x{ord(separator):02x}\r\n"])' + LEADING_ZERO
-    return bool(pc.match_substring_regex(pa.array([raw], pa.binary()), pattern)[0].as_py())
 
 
 def with_points(column: Any) -> Any:
@@ -289,7 +276,9 @@ def number_column(column: Any, name: str, place: Place, rule: str) -> NDArray[An
         column = column.dictionary_decode()
     kind = column.type
     if not is_numeric(str(kind)):
-        row, value = _first_text(column)
+        values = enumerate(column.to_pylist())
+        texts = ((row, v) for row, v in values if v is not None and not _is_number(v))
+        row, value = next(texts, (0, column[0].as_py()))
         raise DataError(
             f"{rule}. Column {name!r} of {place.file} holds {kind} values such as {value!r:.60} "
             f"in row {place.row(row)}. Encode it as numbers, or drop it."
@@ -307,10 +296,5 @@ def number_column(column: Any, name: str, place: Place, rule: str) -> NDArray[An
     return numbers.astype(np.float32) if numbers.dtype == np.float16 else numbers
 
 
-def _first_text(column: Any) -> tuple[int, Any]:
-    """Return the row and the first value that is no number."""
-    for row, value in enumerate(column.to_pylist()):
-        is_number = isinstance(value, str) and not np.isnan(number_of(value))
-        if value is not None and not is_number:
-            return row, value
-    return 0, column[0].as_py()
+def _is_number(value: Any) -> bool:
+    return isinstance(value, str) and not np.isnan(number_of(value))

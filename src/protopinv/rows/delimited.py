@@ -1,7 +1,7 @@
 """CSV files and others like them: how they are written, what their columns hold, and their rows."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,8 @@ class DelimitedRows(FileRows):
         targets: Sequence[str],
         as_text: Sequence[str],
     ) -> None:
-        self.name, self._written = name, written
+        super().__init__(name)
+        self._written = written
         self._as_text = frozenset(as_text)
         self._text = TextFile(name, place, written.encoding)
         for encoding in self._text.encodings:
@@ -64,10 +65,6 @@ class DelimitedRows(FileRows):
             said = encoding.removesuffix("-le").removesuffix("-be")
             self.said = (f"read {name} as {said}", *self.said)
 
-    def has_gaps(self, column: str) -> bool:
-        """Whether a row is empty there."""
-        return column in self._gaps
-
     def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield record batches of a stretch."""
         as_text = {*self.labels, *self._as_text, *self._commas}
@@ -86,9 +83,9 @@ class DelimitedRows(FileRows):
     def _scan(self, targets: Sequence[str]) -> None:
         """One pass over all rows, and one more where decimals may have commas."""
         start = self._read_header()
-        names = self.columns
+        names = list(self.types)
         self.labels = {name: TargetText() for name in split_names(targets, names) if name in names}
-        self.lengths, self._gaps, self._commas = [], set[str](), frozenset[str]()
+        self.lengths, self.gaps, self._commas = [], set(), frozenset[str]()
         self._cuts: list[tuple[int, int]] = []
         maybe = set[str]()
         for stretch in self._text.stretches(start, BLOCK_BYTES, self._separator):
@@ -126,29 +123,30 @@ class DelimitedRows(FileRows):
 
     def _look(self, stretch: Stretch, maybe: set[str]) -> None:
         """What some rows hold; columns whose decimals may have commas are added to ``maybe``."""
-        names, text = self.columns, {*self.labels, *self._as_text}
-        table = self._parsed(stretch, names, {name: TEXT for name in names if name in text})
+        text = {*self.labels, *self._as_text}
+        table = self._parsed(stretch, self.types, {n: TEXT for n in self.types if n in text})
         zeros = self._with_leading_zeros(stretch, table)
-        for name in names:
+        for name, known in self.types.items():
             column = table[name]
             if column.null_count:
-                self._gaps.add(name)
+                self.gaps.add(name)
             is_text = name in zeros or name in self._as_text
-            self.types[name] = joined(
-                [self.types[name], TEXT if is_text else of_columns.type_of(column)]
-            )
+            self.types[name] = joined([known, TEXT if is_text else of_columns.type_of(column)])
             may = self._separator != "," and str(column.type) == TEXT and name not in maybe
             if may and of_columns.decimals(column)[0]:
                 maybe.add(name)
         for name in self.labels:
-            self.labels[name] += TargetText.of(self._pointed(table[name]), self.name, self.n_rows)
+            self.labels[name] += TargetText.of(
+                self._pointed(table[name]), self.name, sum(self.lengths)
+            )
         self.lengths.append(len(table))
 
     def _with_leading_zeros(self, stretch: Stretch, table: Any) -> set[str]:
         """Columns of numbers with something like 007, which is a name."""
-        if not of_columns.may_have_leading_zero(stretch.raw, self._separator):
+        field = rf'(?:^|[\x{ord(self._separator):02x}\r\n"])' + of_columns.LEADING_ZERO
+        if not pc.match_substring_regex(pa.array([stretch.raw], pa.binary()), field)[0].as_py():
             return set()
-        names = [name for name in self.columns if str(table[name].type) in (WHOLE, FLOAT)]
+        names = [name for name in self.types if str(table[name].type) in (WHOLE, FLOAT)]
         texts = self._parsed(stretch, names, dict.fromkeys(names, TEXT)) if names else table
         return {name for name in names if of_columns.has_leading_zero(texts[name])}
 
@@ -160,16 +158,18 @@ class DelimitedRows(FileRows):
             table = self._parsed(self._text.read(*cut), names, dict.fromkeys(names, TEXT))
             for name in names:
                 counts[name] += of_columns.decimals(table[name])
-                kind = of_columns.type_of_text(of_columns.with_points(table[name]))
-                types[name] = joined([types[name], kind])
+                texts = of_columns.with_points(table[name])
+                if texts.null_count < len(texts):
+                    kind = TEXT if of_columns.as_floats(texts) is None else FLOAT
+                    types[name] = joined([types[name], kind])
         self._commas = frozenset(name for name in names if counts[name][0] > counts[name][1])
         self.types |= {name: types[name] for name in self._commas - self._as_text}
         if self._commas:
             self.said = (*self.said, f"read {self.name} with commas in its decimals")
 
-    def _parsed(self, stretch: Stretch, names: Sequence[str], types: Mapping[str, str]) -> Any:
+    def _parsed(self, stretch: Stretch, names: Iterable[str], types: Mapping[str, str]) -> Any:
         """Some columns of a stretch; those without a type have what Arrow finds."""
-        raw, columns = stretch.raw, self.columns
+        raw, columns = stretch.raw, list(self.types)
         options = {
             "read_options": csv.ReadOptions(column_names=columns, block_size=len(raw) + 1),
             "parse_options": csv.ParseOptions(

@@ -28,17 +28,11 @@ from protopinv.rows.text import Written
 from protopinv.words import hint
 
 pa = Later("pyarrow")
-SUFFIXES = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".csv.gz": "csv",
-    ".tsv.gz": "csv",
-    ".txt.gz": "csv",
+# How names of files end, by their formats.
+ENDINGS = {
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".feather"),
+    "csv": (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz"),
 }
 # Rows are taken from a file about so many at a time, whatever is asked for.
 LEAST_ROWS = 1_024
@@ -71,16 +65,14 @@ def open_rows(
     files anew for every pass.
     """
     targets = [target] if isinstance(target, str) else list(target)
-    files, root = _files(Path(path))
     rows = ArrowRows(
-        files,
+        Path(path),
         targets,
         weight=weight,
         features=features,
         drop=drop,
         as_text=as_text,
         written=Written(separator, encoding),
-        root=root,
         memory=memory,
         cache=cache,
     )
@@ -95,7 +87,9 @@ def open_rows(
 
 
 class ArrowRows(RowSource):
-    """The rows of some files, all with the same columns; ``said`` is what a user should hear.
+    """The rows of a file, or of all files in a folder, which have the same columns.
+
+    ``said`` is what a user should hear of how they are read.
 
     ``targets`` and ``weight`` name columns; ``features`` are all others, unless they are named.
     Features that are ``left_out`` of a model may be missing. They come as tables of Arrow where
@@ -107,7 +101,7 @@ class ArrowRows(RowSource):
 
     def __init__(
         self,
-        files: Sequence[Path],
+        path: Path,
         targets: Sequence[str],
         *,
         features: Sequence[str] | None = None,
@@ -116,26 +110,26 @@ class ArrowRows(RowSource):
         weight: str | None = None,
         as_text: Sequence[str] = (),
         written: Written | None = None,
-        root: Path | None = None,
         memory: int = IN_MEMORY_BYTES,
         cache: str | Path | None = "auto",
     ) -> None:
         require("pyarrow", extra="table", why="Reading a table")
         self._as_text, self.memory, self.cache = frozenset(as_text), memory, cache
-        opened = []
-        for path in files:
-            name = str(path if root is None else path.relative_to(root))
-            opened.append(_opened(path, name, written or Written(), targets, as_text))
+        root = path if path.is_dir() else path.parent
+        opened = [
+            _opened(file, str(file.relative_to(root)), written or Written(), targets, as_text)
+            for file in _files(path)
+        ]
         share_types(opened)
         self._files = {file.name: file for file in opened}
         # a file without rows may not know its types
         first = next((file for file in opened if file.n_rows), opened[0])
         self._weights = [] if weight is None else [weight]
-        self.target_names = tuple(split_names(targets, first.columns))
+        self.target_names = tuple(split_names(targets, list(first.types)))
         self.is_column = len(self.target_names) == 1
         if features is not None:
-            features = [n for n in features if n in first.columns or n not in left_out]
-        self.names = self._features_of(first, features, split_names(drop, first.columns))
+            features = [n for n in features if n in first.types or n not in left_out]
+        self.names = self._features_of(first, features, split_names(drop, list(first.types)))
         self.n_features = len(self.names)
         self.blocks = placed([block for file in opened for block in file.blocks()])
         self.n_bytes = sum(file.n_bytes for file in opened)
@@ -143,7 +137,7 @@ class ArrowRows(RowSource):
         self._require_alike(first, [*self.names, *self.target_names, *self._weights])
         # numbers with gaps are no numbers yet
         self.is_framed = not all(is_numeric(first.types[name]) for name in self.names) or any(
-            file.has_gaps(name) for file in opened for name in self.names
+            name in file.gaps for file in opened for name in self.names
         )
         self._labels = {
             name: TargetText.total(file.labels.get(name, TargetText()) for file in opened)
@@ -170,7 +164,7 @@ class ArrowRows(RowSource):
                 "is to be dropped. Leave it out of one of them."
             )
         if features is None:
-            features = [name for name in file.columns if name not in {*used, *drop}]
+            features = [name for name in file.types if name not in {*used, *drop}]
         n_rows = sum(each.n_rows for each in self._files.values())
         if not features or n_rows == 0:
             raise DataError(
@@ -267,7 +261,7 @@ class ArrowRows(RowSource):
 def format_of(path: Path) -> str | None:
     """Return the format of a file by the ending of its name: parquet, arrow or csv."""
     name = path.name.lower()
-    return next((kind for ending, kind in SUFFIXES.items() if name.endswith(ending)), None)
+    return next((kind for kind, endings in ENDINGS.items() if name.endswith(endings)), None)
 
 
 def _opened(
@@ -279,9 +273,9 @@ def _opened(
     """
     kind = "csv" if path == STDIN else format_of(path)
     if kind is None:
+        others = [each for each in chain(*ENDINGS.values()) if each not in (".csv", ".parquet")]
         raise DataError(
-            "A table must be a .csv or .parquet file, or one of "
-            f"{', '.join(name for name in SUFFIXES if name not in ('.csv', '.parquet'))}. Got "
+            f"A table must be a .csv or .parquet file, or one of {', '.join(others)}. Got "
             f"{path.name}. Convert or rename it."
         )
     if path != STDIN and path.stat().st_size == 0:
@@ -300,21 +294,24 @@ def _opened(
     return (ParquetRows if kind == "parquet" else IpcRows)(path, name, targets)
 
 
-def _files(path: Path) -> tuple[list[Path], Path]:
-    """The files at a path, and the folder in which they have their names."""
-    if path.is_file():
-        return [path], path.parent
+def _files(path: Path) -> list[Path]:
+    """The file at a path, or the files of the folder there."""
+    if path == STDIN or path.is_file():
+        return [path]
     if not path.is_dir():
         raise DataError(
             f"Rows must be in a file or a folder of files. There is no {path}. Check the path."
         )
-    files = sorted(file for file in path.rglob("*") if _is_data(file, path))
+    files = sorted(file for file in path.rglob("*") if format_of(file) and file.is_file())
+    # names that begin with a dot or an underscore are what tools leave in folders of data
+    parts = {file: file.relative_to(path).parts for file in files}
+    files = [file for file in files if not any(part[0] in "._" for part in parts[file])]
     # beside other files of data a .txt file says what they are
     files = [file for file in files if not file.name.lower().endswith((".txt", ".txt.gz"))] or files
     if not files:
         raise DataError(
-            f"A folder of rows must hold {', '.join(SUFFIXES)} files. {path} holds none. Check the "
-            "path."
+            f"A folder of rows must hold {', '.join(chain(*ENDINGS.values()))} files. {path} holds "
+            "none. Check the path."
         )
     kinds = {str(format_of(file)) for file in files}
     if len(kinds) > 1:
@@ -322,21 +319,14 @@ def _files(path: Path) -> tuple[list[Path], Path]:
             f"A folder of rows must hold files of one kind. {path} holds "
             f"{' and '.join(sorted(kinds))} files. Name one of them, or move the others."
         )
-    return files, path
-
-
-def _is_data(file: Path, root: Path) -> bool:
-    """Not what tools keep in folders of data: names that begin with a dot or an underscore."""
-    parts = file.relative_to(root).parts
-    hidden = any(part.startswith((".", "_")) for part in parts)
-    return format_of(file) is not None and file.is_file() and not hidden
+    return files
 
 
 def _require_columns(
     file: FileRows, names: Sequence[str], rule: str, used: Sequence[str] = ()
 ) -> None:
     """Raise DataError for a name that is no column; none of those ``used`` is meant."""
-    there = file.columns
+    there = list(file.types)
     missing = [name for name in names if name not in there]
     if missing:
         few = ", ".join(map(repr, there[:8])) + (", ..." if len(there) > 8 else "")

@@ -21,21 +21,18 @@ LOOKED_AT = 2**17
 class FileRows(ABC):
     """One file: its columns and their types, where its blocks begin, and their record batches.
 
-    ``lengths`` are the rows of each block, ``labels`` what targets of text hold, and ``said`` is
-    what a user should hear of how the file is read.
+    ``lengths`` are the rows of each block, ``gaps`` the columns that are known to be empty in some
+    rows, ``labels`` what targets of text hold, and ``said`` is what a user should hear of how the
+    file is read.
     """
 
-    name: str
-    n_bytes: int
-    types: dict[str, str]
-    lengths: list[int]
-    labels: dict[str, TargetText]
-    said: tuple[str, ...] = ()
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns, in order."""
-        return list(self.types)
+    def __init__(self, name: str, n_bytes: int = 0) -> None:
+        self.name, self.n_bytes = name, n_bytes
+        self.types: dict[str, str] = {}
+        self.lengths: list[int] = []
+        self.gaps: set[str] = set()
+        self.labels: dict[str, TargetText] = {}
+        self.said: tuple[str, ...] = ()
 
     @property
     def n_rows(self) -> int:
@@ -46,10 +43,6 @@ class FileRows(ABC):
         """Return the blocks of the file, in order."""
         starts = enumerate(zip(self.lengths, accumulate(self.lengths, initial=0), strict=False))
         return [Block(self.name, number, n_rows, first) for number, (n_rows, first) in starts]
-
-    @abstractmethod
-    def has_gaps(self, column: str) -> bool:
-        """Whether the column is empty in some rows, as far as that is known."""
 
     @abstractmethod
     def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
@@ -64,30 +57,26 @@ class TypedFile(FileRows):
     """A file that knows the types of its columns."""
 
     def __init__(self, path: Path, name: str, targets: Sequence[str]) -> None:
-        self.path, self.name, self.n_bytes = path, name, path.stat().st_size
-        self.lengths, self.labels = [], {}
+        super().__init__(name, path.stat().st_size)
+        self.path = path
         with damage_named(name, Exception):
             schema = self._opened()
         require_names(schema.names, name)
         types = {each.name: str(plain_type(each.type)) for each in schema}
-        self.types = {name: TEXT if kind == NOTHING else kind for name, kind in types.items()}
-        for target in split_names(targets, self.columns):
+        self.types = {column: TEXT if kind == NOTHING else kind for column, kind in types.items()}
+        for target in split_names(targets, schema.names):
             # what is stored as categories are names
-            if self.types.get(target) == TEXT and not pa.types.is_dictionary(
-                schema.field(target).type
-            ):
-                self.labels[target] = TargetText.total(self._texts(target))
-
-    def _texts(self, target: str) -> Iterator[TargetText]:
-        """Summaries of a target of text."""
-        for block in self.blocks():
-            for place, batch in enumerate(self.read(block, [target], LOOKED_AT)):
-                first = block.first + place * LOOKED_AT
-                yield TargetText.of(batch.column(0), self.name, first)
+            if types.get(target) != TEXT or pa.types.is_dictionary(schema.field(target).type):
+                continue
+            self.labels[target] = TargetText.total(
+                TargetText.of(batch.column(0), name, block.first + place * LOOKED_AT)
+                for block in self.blocks()
+                for place, batch in enumerate(self.read(block, [target], LOOKED_AT))
+            )
 
     @abstractmethod
     def _opened(self) -> Any:
-        """Learn the lengths of all blocks, and return the schema."""
+        """Learn the lengths of all blocks and what has gaps, and return the schema."""
 
     def digest(self) -> str:
         """Return a hash of the end of the file, where formats keep their table of contents."""
@@ -101,20 +90,16 @@ class ParquetRows(TypedFile):
 
     def _opened(self) -> Any:
         with pq.ParquetFile(self.path) as file:
-            self._metadata = file.metadata
-            numbers = range(self._metadata.num_row_groups)
-            self.lengths = [self._metadata.row_group(number).num_rows for number in numbers]
-            return file.schema_arrow
-
-    def has_gaps(self, column: str) -> bool:
-        """By the statistics of its row groups; without these a gap is found when it is read."""
-        place = self.columns.index(column)
-        if self._metadata.num_columns != len(self.columns):
-            return False  # columns within columns
-        with damage_named(self.name, Exception):
-            groups = (self._metadata.row_group(n) for n in range(len(self.lengths)))
-            each = (group.column(place).statistics for group in groups)
-            return any(s is not None and s.has_null_count and s.null_count for s in each)
+            schema, metadata = file.schema_arrow, file.metadata
+        is_flat = metadata.num_columns == len(schema)  # no columns within columns
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            self.lengths.append(group.num_rows)
+            for place, name in enumerate(schema.names if is_flat else ()):
+                # without statistics a gap is found when it is read
+                known = group.column(place).statistics
+                if known is not None and known.has_null_count and known.null_count:
+                    self.gaps.add(name)
+        return schema
 
     def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield record batches of a row group."""
@@ -132,30 +117,23 @@ class IpcRows(TypedFile):
     """An Arrow file, a record batch at a time."""
 
     def _opened(self) -> Any:
-        self._gaps = set[str]()
-        with self._file() as file:
-            for number in range(file.num_record_batches):
-                batch = file.get_batch(number)
+        with pa.memory_map(str(self.path)) as mapped, pa.ipc.open_file(mapped) as file:
+            for batch in map(file.get_batch, range(file.num_record_batches)):
                 self.lengths.append(batch.num_rows)
                 columns = zip(batch.schema.names, batch.columns, strict=True)
-                self._gaps |= {column for column, values in columns if values.null_count}
+                self.gaps |= {name for name, values in columns if values.null_count}
             return file.schema
-
-    def has_gaps(self, column: str) -> bool:
-        """Whether it is empty in a row of any batch."""
-        return column in self._gaps
 
     def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield slices of a record batch."""
-        with damage_named(self.name, Exception), self._file() as file:
+        with (
+            damage_named(self.name, Exception),
+            pa.memory_map(str(self.path)) as mapped,
+            pa.ipc.open_file(mapped) as file,
+        ):
             batch = file.get_batch(block.number).select(list(columns))
             for start in range(0, batch.num_rows, rows):
                 yield batch.slice(start, rows)
-
-    @contextmanager
-    def _file(self) -> Iterator[Any]:
-        with pa.memory_map(str(self.path)) as mapped, pa.ipc.open_file(mapped) as file:
-            yield file
 
 
 def require_names(names: Sequence[str], file: str, where: str = "") -> None:

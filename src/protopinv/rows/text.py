@@ -131,7 +131,8 @@ class TextFile:
     def read(self, start: int, end: int) -> Stretch:
         """Read a stretch once more."""
         raw = self.raw(start, end)
-        return Stretch(start, end, raw if self.encoding == "utf-8" else self._decoded(raw))
+        raw = raw if self.encoding == "utf-8" else raw.decode(self.encoding).encode()
+        return Stretch(start, end, raw)
 
     def raw(self, start: int, end: int) -> bytes:
         """Bytes of the unpacked file as they are."""
@@ -152,9 +153,6 @@ class TextFile:
             while raw := file.read(min(2**24, offset - file.tell())):
                 lines += with_feeds.decode(raw).count("\n")
         return lines + with_feeds.decode(b"", final=True).count("\n")
-
-    def _decoded(self, raw: bytes) -> bytes:
-        return raw.decode(self.encoding).encode()
 
     def _in_utf8(self, start: int, size: int) -> Iterator[bytes]:
         """Pieces of the file, and nothing at its end."""

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protopinv.tables.columns import AVERAGE, Kind, LeftOut, averages_of
+from protopinv.tables.columns import AVERAGE, Kind, LeftOut
 from protopinv.tables.parts import Look, Part
 from protopinv.tables.seen import Seen
 from protopinv.tables.values import Numbers, Values
@@ -44,29 +44,33 @@ class Category(Kind):
     ARRAYS = ("vectors",)
 
     @classmethod
-    def recognised(cls, seen: Seen) -> tuple[Self | LeftOut, str | None]:
+    def recognised(cls, seen: Seen) -> Self | LeftOut:
         """Whatever is no number and no date; names are left out, unless a user says otherwise."""
         counts, gaps = seen.counts, seen.gaps > 0
         has_names = len(counts) > max(NAMES_LEAST, NAMES_SHARE * counts.total())
         if seen.held == "text" and (seen.is_cut or has_names):
-            return LeftOut(seen.name, _why_names(seen.share_of(seen.as_numbers))), None
+            why = "nearly every row has a text of its own; say that it is a category to keep it"
+            share = seen.share_of(seen.as_numbers)
+            if share >= MANY:
+                why = (
+                    f"{share:.0%} of its values are numbers, and nearly all must be; say that it "
+                    "is a number to take the others as gaps"
+                )
+            return LeftOut(seen.name, why)
         # the commonest first, and among equals in the order of the alphabet
         values = tuple(sorted(counts, key=lambda value: (-counts[value], value)))
         if len(values) == 1 and not gaps:
-            return LeftOut(seen.name, f"it is always {values[0]!r:.40}"), None
-        note = None
+            return LeftOut(seen.name, f"it is always {values[0]!r:.40}")
         if len(values) > MOST_VALUES:
-            note = (
-                f"column {seen.name!r}: the commonest {MOST_VALUES} of {len(values)} values count"
-            )
+            seen.note(f"the commonest {MOST_VALUES} of {len(values)} values count")
         values = values[:MOST_VALUES]
         n_own = sum(counts[value] >= LEAST_SEEN for value in values) or len(values)
         if n_own > FEW_VALUES:  # in vectors of no length, until the targets are known
-            return cls(seen.name, values, np.zeros((len(values) + 2, 0)), (), gaps=gaps), note
+            return cls(seen.name, values, np.zeros((len(values) + 2, 0)), (), gaps=gaps)
         # in the order of the alphabet, which is how people look for them
         own = sorted(values[:n_own])
         each, common = (*own, *values[n_own:]), own.index(values[0])
-        return cls.one_hot(seen.name, each, n_own, gaps=gaps, common=common), note
+        return cls.one_hot(seen.name, each, n_own, gaps=gaps, common=common)
 
     @classmethod
     def one_hot(
@@ -92,11 +96,6 @@ class Category(Kind):
     def n_waiting(self) -> int:
         """All values, while vectors are still to be made of the targets."""
         return 0 if self.names else len(self.values)
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """What its vectors are averages of, if they are."""
-        return tuple(name.removeprefix(f"{self.name}{AVERAGE}") for name in self.names)
 
     @cached_property
     def lookup(self) -> dict[str, float]:
@@ -143,7 +142,8 @@ class Category(Kind):
 
     def with_averages(self, averages: Numbers, targets: Sequence[str]) -> Self:
         """With averages of the targets: for each value, any other, and gaps."""
-        return replace(self, vectors=averages, names=averages_of(targets, self.name))
+        names = tuple(f"{self.name}{AVERAGE}{target}" for target in targets)
+        return replace(self, vectors=averages, names=names)
 
     def without_targets(self) -> Self:
         """With a column for each of its commonest values."""
@@ -187,13 +187,3 @@ class Category(Kind):
             raise ValueError("vectors of other values")
         if not 0 <= self.common < len(self.values):
             raise ValueError("the commonest value is none of them")
-
-
-def _why_names(share: float) -> str:
-    """Why a column of names is left out, of whose values a share are numbers."""
-    if share < MANY:
-        return "nearly every row has a text of its own; say that it is a category to keep it"
-    return (
-        f"{share:.0%} of its values are numbers, and nearly all must be; say that it is a number "
-        "to take the others as gaps"
-    )

@@ -24,7 +24,7 @@ from protopinv.tables.parts import (
     Wave,
     Week,
 )
-from protopinv.tables.seen import MOST_LEVELS, Measured, Seen
+from protopinv.tables.seen import MOST_LEVELS, Seen
 from protopinv.tables.values import DATE_FORMATS, ISO, Numbers, Values, day_of, shown
 from protopinv.words import number_of
 
@@ -45,36 +45,19 @@ class LeftOut:
 
 
 class Kind:
-    """What the kinds of columns have in common.
+    """A kind of column. Fields are stored, those in ``ARRAYS`` as arrays.
 
-    Each has ``recognised``, which gives the column that was seen, with what should be said of it
-    aloud, or None if it is of another kind; ``code``, a number for each row; ``made_of``, the parts
-    that the network sees of codes; ``names`` of the numbers they give; ``typical``, the code of a
-    usual row; a ``story`` in a few words; and ``check``, which raises ValueError for fields of a
-    stranger that do not belong together. Fields are stored, those in ``ARRAYS`` as arrays.
+    Each kind has ``recognised``, which gives the column that was seen, why it is left out, or None
+    if it is of another kind; ``code``, a number for each row; ``made_of``, the
+    parts that the network sees of codes; ``names`` of the numbers they give; ``typical``, the code
+    of a usual row; a ``story`` in a few words; and ``check``, which raises ValueError for fields of
+    a stranger that do not belong together. ``grown`` gives a column with new values.
 
-    ``n_waiting`` counts the values whose target encoding is still to be fitted; columns that may
-    have one also have ``places``, ``with_averages`` and ``without_targets``.
+    Kinds with a target encoding have ``n_waiting``, how many values it is still to be fitted for,
+    ``places`` of codes among them, ``with_averages`` and ``without_targets``.
     """
 
     ARRAYS: ClassVar[tuple[str, ...]] = ()
-
-    def made_of(self, origin: float = 0.0) -> tuple[Part, ...]:
-        """Return what the network sees, side by side, for codes that count from ``origin``."""
-        raise NotImplementedError
-
-    def features(self, code: Numbers) -> Numbers:
-        """Return what all parts give for the codes of some rows."""
-        return np.concatenate([part(code) for part in self.made_of()], axis=1)
-
-    @property
-    def n_waiting(self) -> int:
-        """Values whose target encoding is still to be fitted."""
-        return 0
-
-    def grown(self, values: Values) -> Self:  # noqa: ARG002
-        """Return the column with new values that are there often enough; itself without any."""
-        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,25 +83,20 @@ class Number(Kind):
     ARRAYS = ("levels", "averages")
 
     @classmethod
-    def recognised(cls, seen: Seen) -> tuple[Self | LeftOut, str | None] | None:
+    def recognised(cls, seen: Seen) -> Self | LeftOut | None:
         """Numbers, Booleans, or text of which nearly all can be read as numbers."""
-        if seen.held in ("number", "boolean"):
-            return cls._fitted(seen, seen.measured()), None
-        if seen.share_of(seen.as_numbers) < seen.least_share:
-            return None
-        measured, note = seen.measured_as(seen.as_numbers, "numbers")
-        return cls._fitted(seen, measured), note
-
-    @classmethod
-    def _fitted(cls, seen: Seen, measured: Measured) -> Self | LeftOut:
-        if measured.is_constant:
-            return LeftOut(seen.name, f"it is always {shown(measured.least)}")
-        levels, most = measured.levels, min(MOST_LEVELS, seen.rows / ROWS_A_LEVEL)
+        if seen.held not in ("number", "boolean"):
+            if seen.share_of(seen.as_numbers) < seen.least_share:
+                return None
+            seen = seen.read_as("number", seen.as_numbers)
+        if seen.is_constant:
+            return LeftOut(seen.name, f"it is always {shown(seen.low)}")
+        levels, most = seen.levels, min(MOST_LEVELS, seen.rows / ROWS_A_LEVEL)
         repeats = levels is not None and 2 < len(levels) <= most
         return cls(
             seen.name,
-            **measured.range,
-            flag=measured.has_gaps,
+            **seen.range,
+            flag=seen.gaps > 0,
             boolean=seen.held == "boolean",
             levels=levels if repeats else None,
         )
@@ -170,7 +148,7 @@ class Number(Kind):
     def with_averages(self, averages: Numbers, targets: Sequence[str]) -> Self:
         """With averages of the targets: for each level, any other, and gaps."""
         of_levels_and_gaps = np.concatenate([averages[:-2], averages[-1:]])
-        names = averages_of(targets, self.name)
+        names = tuple(f"{self.name}{AVERAGE}{target}" for target in targets)
         return replace(self, averages=of_levels_and_gaps, average_names=names)
 
     def without_targets(self) -> Self:
@@ -213,37 +191,30 @@ class Date(Kind):
     }
 
     @classmethod
-    def recognised(cls, seen: Seen) -> tuple[Self | LeftOut, str | None] | None:
+    def recognised(cls, seen: Seen) -> Self | LeftOut | None:
         """Dates, or text that can be read as such in the form that reads most of it."""
-        if seen.held == "date":
-            return cls._fitted(seen, seen.measured(), ISO), None
-        read = {form: days for form in DATE_FORMATS if (days := _days(seen.counts, form))}
-        shares = {form: seen.share_of(days) for form, days in read.items()}
-        # among equals the first
-        form = max(shares, key=shares.__getitem__, default="")
-        if not form or shares[form] < seen.least_share:
-            return None
-        measured, note = seen.measured_as(read[form], "dates")
-        notes, other = [note] if note else [], form.replace("%m/%d/", "%d/%m/")
-        if other != form and shares.get(other) == shares[form]:
-            notes.append(
-                f"column {seen.name!r}: days could be months; it is read as {form}, the month first"
-            )
-        return cls._fitted(seen, measured, form), "\n".join(notes) or None
-
-    @classmethod
-    def _fitted(cls, seen: Seen, measured: Measured, form: str) -> Self | LeftOut:
-        if measured.is_constant:
+        form = ISO
+        if seen.held != "date":
+            read = {form: _days(seen.counts, form) for form in DATE_FORMATS}
+            shares = {form: seen.share_of(days) for form, days in read.items() if days}
+            # among equals the first
+            form = max(shares, key=shares.__getitem__, default="")
+            if not form or shares[form] < seen.least_share:
+                return None
+            seen, other = seen.read_as("date", read[form]), form.replace("%m/%d/", "%d/%m/")
+            if other != form and shares.get(other) == shares[form]:
+                seen.note(f"days could be months; it is read as {form}, the month first")
+        if seen.is_constant:
             return LeftOut(seen.name, "it is always the same day")
-        days, span = measured.sample, measured.most - measured.least
+        sample, span = seen.numbers(), seen.high - seen.low
         varies = {
             "age": True,
             "season": span > DAYS_A_YEAR / 12,
-            "weekday": span > 1 and len(np.unique(np.floor(days) % DAYS_A_WEEK)) > 1,
-            "time": measured.has_fractions,
+            "weekday": span > 1 and len(np.unique(np.floor(sample) % DAYS_A_WEEK)) > 1,
+            "time": seen.has_fractions,
         }
         parts = tuple(part for part in cls.PARTS if varies[part])
-        return cls(seen.name, form, **measured.range, parts=parts, flag=measured.has_gaps)
+        return cls(seen.name, form, **seen.range, parts=parts, flag=seen.gaps > 0)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -294,11 +265,6 @@ def short(number: float) -> str:
     if abs(rounded) < 1e9 and rounded == int(rounded):
         return f"{int(rounded):,}"
     return f"{rounded:g}"
-
-
-def averages_of(targets: Sequence[str], name: str) -> tuple[str, ...]:
-    """Return names for the averages of targets at the values of a column."""
-    return tuple(f"{name}{AVERAGE}{target}" for target in targets)
 
 
 def _refuse(values: Values, kinds: tuple[str, ...], name: str, wanted: str) -> None:

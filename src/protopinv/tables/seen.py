@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,31 +19,6 @@ MOST_COUNTED = 500_000
 SAMPLE = 20_000
 # So many different numbers may be levels.
 MOST_LEVELS = 1_000
-
-
-class Measured(NamedTuple):
-    """The numbers of a column, or its dates as days: a sample, and what is known of all of them.
-
-    ``levels`` are all different ones, in order; None where there are too many.
-    """
-
-    sample: Numbers
-    least: float
-    most: float
-    levels: Numbers | None
-    has_fractions: bool
-    has_gaps: bool
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether all rows hold the same number."""
-        return self.least == self.most and not self.has_gaps
-
-    @property
-    def range(self) -> dict[str, Any]:
-        """The median, and the ends between which most numbers lie."""
-        low, middle, high = np.quantile(self.sample, (0.02, 0.5, 0.98), method="inverted_cdf")
-        return {"middle": float(middle), "low": float(low), "high": float(high)}
 
 
 @dataclass
@@ -63,6 +38,11 @@ class Seen:
     low: float = np.inf
     high: float = -np.inf
     has_fractions: bool = False
+    notes: list[str] = field(default_factory=list)  # what should be said of it aloud
+
+    def note(self, text: str) -> None:
+        """Add a note about the column."""
+        self.notes.append(f"column {self.name!r}: {text}")
 
     def add(self, values: Values) -> None:
         """Add some more rows."""
@@ -70,7 +50,7 @@ class Seen:
             values = Values("category", texts=values.as_texts())
         elif self.held is not None and self.held != values.held:
             values = Values("text", texts=values.as_texts())
-            self._count(Counter(shown(number) for number in self._numbers().tolist()))
+            self._count(Counter(shown(number) for number in self.numbers().tolist()))
             self.sample = []
         self.held = values.held
         first, self.rows = self.rows, self.rows + len(values)
@@ -110,13 +90,20 @@ class Seen:
             both = np.concatenate(self.sample, axis=1)
             self.sample = [both[:, both[0] < self.share]]
 
-    def _numbers(self) -> Numbers:
+    def numbers(self) -> Numbers:
+        """Return a sample of the numbers, or of dates as days."""
         return np.asarray(np.concatenate([*self.sample, np.empty((2, 0))], axis=1)[1])
 
-    def measured(self) -> Measured:
-        """The numbers or dates of a column that holds nothing else."""
-        ends = self.low, self.high
-        return Measured(self._numbers(), *ends, self.levels, self.has_fractions, self.gaps > 0)
+    @property
+    def is_constant(self) -> bool:
+        """Whether all rows hold the same number."""
+        return self.low == self.high and self.gaps == 0
+
+    @property
+    def range(self) -> dict[str, Any]:
+        """The median, and the ends between which most numbers lie."""
+        ends = np.quantile(self.numbers(), (0.02, 0.5, 0.98), method="inverted_cdf").tolist()
+        return dict(zip(("low", "middle", "high"), ends, strict=True))
 
     @property
     def least_share(self) -> float:
@@ -135,20 +122,24 @@ class Seen:
         good = sum(count for text, count in self.counts.items() if not np.isnan(read[text]))
         return good / self.counts.total()
 
-    def measured_as(self, read: Mapping[str, float], kind: str) -> tuple[Measured, str | None]:
-        """Texts as numbers, or as days; those that could not be read are gaps, and noted."""
+    def read_as(self, kind: str, read: Mapping[str, float]) -> "Seen":
+        """Return the column with its texts as numbers; others count as gaps, with a note."""
         bad = Counter({text: n for text, n in self.counts.items() if np.isnan(read[text])})
         good = [text for text in self.counts if text not in bad]
         values = np.array([read[text] for text in good], dtype=np.float64)
         counts = np.array([self.counts[text] for text in good], dtype=np.int64)
         sample = np.repeat(values, np.maximum(1, counts // max(1, counts.sum() // SAMPLE)))
-        levels, has_fractions = np.unique(values), bool((values != np.floor(values)).any())
-        has_gaps = bool(bad) or self.gaps > 0
-        ends = float(levels[0]), float(levels[-1])
-        measured = Measured(sample, *ends, levels, has_fractions, has_gaps)
-        if not bad:
-            return measured, None
-        return measured, (
-            f"column {self.name!r}: {bad.total()} values such as {next(iter(bad))!r:.40} are no "
-            f"{kind} and count as gaps"
+        levels = np.unique(values)
+        if bad:
+            example = f"{bad.total()} values such as {next(iter(bad))!r:.40}"
+            self.note(f"{example} are no {kind}s and count as gaps")
+        return replace(
+            self,
+            held=kind,
+            gaps=self.gaps + bad.total(),
+            sample=[np.stack([np.zeros(len(sample)), sample])],
+            levels=levels,
+            low=float(levels[0]),
+            high=float(levels[-1]),
+            has_fractions=bool((values != np.floor(values)).any()),
         )

@@ -10,6 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import ConfigError, DataError, UnreadableWarning
+from protopinv.plain import (
+    BOOL,
+    COUNT,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    TEXTS,
+    check,
+    list_of,
+    strict_json,
+)
 from protopinv.tables.category import Category
 from protopinv.tables.columns import Date, LeftOut, Number
 from protopinv.tables.seen import Seen
@@ -25,9 +36,9 @@ CHOICES = ("number", "category", "date", "drop")
 Arrays = dict[str, NDArray[Any]]
 # Texts of categories may be long and many, so they are bytes of JSON beside the arrays.
 VALUES = "values"
-MOST_TEXTS = 2**21
-LARGEST = 1e300
-TEXTS = tuple[str, ...]
+# What fields of columns must be, by their types.
+RULES = {str: TEXT, float: NUMBER, bool: BOOL, int: COUNT, tuple[str, ...]: TEXTS}
+OBJECTS = list_of(OBJECT[0], "objects")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +90,10 @@ class Table:
 
     def parts(self, codes: Numbers) -> list[Numbers]:
         """What each column gives for rows that were coded."""
-        return [column.features(code) for column, code in zip(self.columns, codes.T, strict=True)]
+        return [
+            np.concatenate([part(code) for part in column.made_of()], axis=1)
+            for column, code in zip(self.columns, codes.T, strict=True)
+        ]
 
     def features(self, codes: Numbers) -> Numbers:
         """What the network sees of rows that were coded."""
@@ -137,29 +151,25 @@ def understood(
         for name in names:
             if kinds.get(name) != "drop":
                 seen[name].add(values_of(piece[name], name))
-    columns, left_out, notes = [], [], []
-    for each in seen.values():
-        column, note = _recognised(each)
-        if isinstance(column, LeftOut):
-            left_out.append(column)
-        else:
-            columns.append(column)
-        notes += [] if note is None else [note]
+    recognised = [_recognised(each) for each in seen.values()]
+    left_out = tuple(column for column in recognised if isinstance(column, LeftOut))
+    columns = tuple(column for column in recognised if not isinstance(column, LeftOut))
     if not columns:
         why = "; ".join(f"{column.name!r}: {column.why}" for column in left_out[:5])
         raise DataError(
             f"Rows must have a column that says something. None of {len(names)} does ({why}). "
             "Check the table."
         )
-    return Table(tuple(columns), tuple(left_out), tuple(notes), tuple(names))
+    notes = tuple(note for each in seen.values() for note in each.notes)
+    return Table(columns, left_out, notes, tuple(names))
 
 
-def _recognised(seen: Seen) -> tuple[Column | LeftOut, str | None]:
-    """What a column is, and what should be said of it aloud, if anything."""
+def _recognised(seen: Seen) -> Column | LeftOut:
+    """What a column is; raises ConfigError where it is not what a user says."""
     if seen.wanted == "drop":
-        return LeftOut(seen.name, "as you say"), None
+        return LeftOut(seen.name, "as you say")
     if seen.gaps == seen.rows:
-        return LeftOut(seen.name, "it is empty"), None
+        return LeftOut(seen.name, "it is empty")
     for name, kind in KINDS.items():
         if seen.wanted in (None, name):
             recognised = kind.recognised(seen)
@@ -225,12 +235,18 @@ def _plain(kind: type[Column]) -> dict[str, Any]:
 
 def restored(description: Mapping[str, Any], stored: Mapping[str, NDArray[Any]]) -> Table:
     """What both came from; raises ValueError, KeyError or TypeError for what cannot be."""
+    check(
+        "", description, {"columns": OBJECTS, "left_out": OBJECTS, "names": TEXTS, "notes": TEXTS}
+    )
     texts, unused = _values(stored[VALUES]), {**stored}
     del unused[VALUES]
     columns: list[Column] = []
-    for number, each in enumerate(_typed(description["columns"], list)):
-        kind = KINDS[_typed(each["kind"], str)]
-        parts = {name: _typed(each[name], type_) for name, type_ in _plain(kind).items()}
+    for number, each in enumerate(description["columns"]):
+        kind = KINDS[each["kind"]]
+        plain = _plain(kind)
+        check(f"column {number}.", each, {name: RULES[type_] for name, type_ in plain.items()})
+        parts: dict[str, Any] = {name: each[name] for name in plain}
+        parts |= {name: tuple(value) for name, value in parts.items() if isinstance(value, list)}
         for name in kind.ARRAYS:
             array = unused.pop(f"{number}.{name}", None)
             if array is None:
@@ -244,36 +260,22 @@ def restored(description: Mapping[str, Any], stored: Mapping[str, NDArray[Any]])
         columns[-1].check()
     if not columns or unused or next(texts, None) is not None:
         raise ValueError("arrays or values of columns that are not there")
-    left_out = tuple(
-        LeftOut(_typed(each["name"], str), _typed(each["why"], str))
-        for each in description["left_out"]
-    )
+    for each in description["left_out"]:
+        check("left_out.", each, {"name": TEXT, "why": TEXT})
+    left_out = tuple(LeftOut(each["name"], each["why"]) for each in description["left_out"])
     names = [column.name for column in (*columns, *left_out)]
-    all_names, notes = (_typed(description[name], TEXTS) for name in ("names", "notes"))
-    if len(set(names)) != len(names) or sorted(all_names) != sorted(names):
+    if len(set(names)) != len(names) or sorted(description["names"]) != sorted(names):
         raise ValueError("names of other columns, or a column that is there twice")
-    return Table(tuple(columns), left_out, notes, all_names)
+    return Table(tuple(columns), left_out, tuple(description["notes"]), tuple(description["names"]))
 
 
 def _values(raw: NDArray[Any]) -> Iterator[tuple[str, ...]]:
     """The values of each category, in turn."""
-    text = raw.tobytes()
-    if raw.dtype != np.uint8 or raw.ndim != 1 or text.count(b",") > MOST_TEXTS:
-        raise ValueError("values of categories that are no texts, or too many")
+    if raw.dtype != np.uint8 or raw.ndim != 1:
+        raise ValueError("values of categories that are no texts")
     try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        values = strict_json(raw.tobytes())
+    except RecursionError as error:
         raise ValueError("values of categories that are no JSON") from error
-    return (_typed(each, TEXTS) for each in _typed(values, list))
-
-
-def _typed(value: Any, type_: Any) -> Any:
-    """The value of a stranger, if it is of a type; raises TypeError, or ValueError, otherwise."""
-    if type_ == TEXTS:
-        return tuple(_typed(each, str) for each in _typed(value, list))
-    types = (int, float) if type_ is float else (type_,)
-    if type(value) not in types or (type_ is float and not abs(value) < LARGEST):
-        raise TypeError(f"{value!r:.40} where {type_.__name__} should be")
-    if type_ is str:
-        value.encode()  # raises ValueError for halves of characters
-    return float(value) if type_ is float else value
+    check("", {VALUES: values}, {VALUES: list_of(TEXTS[0], "lists of texts")})
+    return map(tuple, values)
