@@ -126,19 +126,18 @@ class DelimitedRows(FileRows):
         text = {*self.labels, *self._as_text}
         table = self._parsed(stretch, self.types, {n: TEXT for n in self.types if n in text})
         zeros = self._with_leading_zeros(stretch, table)
-        for name, known in self.types.items():
+        for name, so_far in self.types.items():
             column = table[name]
             if column.null_count:
                 self.gaps.add(name)
             is_text = name in zeros or name in self._as_text
-            self.types[name] = joined([known, TEXT if is_text else of_columns.type_of(column)])
+            self.types[name] = joined([so_far, TEXT if is_text else of_columns.type_of(column)])
             may = self._separator != "," and str(column.type) == TEXT and name not in maybe
             if may and of_columns.decimals(column)[0]:
                 maybe.add(name)
         for name in self.labels:
-            self.labels[name] += TargetText.of(
-                self._pointed(table[name]), self.name, sum(self.lengths)
-            )
+            texts = self._finished(table[name], name)
+            self.labels[name] += TargetText.of(texts, self.name, self.n_rows)
         self.lengths.append(len(table))
 
     def _with_leading_zeros(self, stretch: Stretch, table: Any) -> set[str]:
@@ -210,18 +209,13 @@ class DelimitedRows(FileRows):
         return unreadable(self.name, error)
 
     def _finished(self, column: Any, name: str) -> Any:
-        """A column that pyarrow read, as its type says."""
-        if name in self.labels:
-            return self._pointed(column)
-        if name not in self._commas:
+        """A column that pyarrow read, as its type says; targets are text, with decimal points."""
+        if name not in self.labels and name not in self._commas:
             return column
-        texts = of_columns.with_points(column)
-        return of_columns.as_floats(texts) if self.types[name] == FLOAT else texts
-
-    def _pointed(self, targets: Any) -> Any:
-        """Targets as text, with a point in each decimal, whatever separates fields."""
-        texts = pc.cast(targets, TEXT)
-        return texts if self._separator == "," else of_columns.with_points(texts)
+        texts = pc.cast(column, TEXT)
+        texts = texts if self._separator == "," else of_columns.with_points(texts)
+        is_float = name not in self.labels and self.types[name] == FLOAT
+        return of_columns.as_floats(texts) if is_float else texts
 
 
 def share_types(files: Sequence[FileRows]) -> None:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from protopinv.tables.columns import AVERAGE, Kind, LeftOut
 from protopinv.tables.parts import Look, Part
-from protopinv.tables.seen import Seen
-from protopinv.tables.values import Numbers, Values
+from protopinv.tables.values import Numbers, Seen, Values
 from protopinv.words import is_gap
 
 UNKNOWN = -1.0

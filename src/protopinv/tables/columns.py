@@ -24,8 +24,16 @@ from protopinv.tables.parts import (
     Wave,
     Week,
 )
-from protopinv.tables.seen import MOST_LEVELS, Seen
-from protopinv.tables.values import DATE_FORMATS, ISO, Numbers, Values, day_of, shown
+from protopinv.tables.values import (
+    DATE_FORMATS,
+    ISO,
+    MOST_LEVELS,
+    Numbers,
+    Seen,
+    Values,
+    day_of,
+    shown,
+)
 from protopinv.words import number_of
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

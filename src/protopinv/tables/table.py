@@ -23,8 +23,7 @@ from protopinv.plain import (
 )
 from protopinv.tables.category import Category
 from protopinv.tables.columns import Date, LeftOut, Number
-from protopinv.tables.seen import Seen
-from protopinv.tables.values import Numbers, Texts, values_of
+from protopinv.tables.values import Numbers, Seen, Texts, values_of
 from protopinv.words import hint, is_gap
 
 Column = Number | Category | Date
