@@ -228,21 +228,6 @@ def typed_targets(column: Any, kind: str) -> Any:
         return pc.cast(pc.cast(digits, FLOAT), kind)
 
 
-class Place(NamedTuple):
-    """A file and the number of a row in it, from which on rows are counted for messages."""
-
-    file: str
-    first: int
-
-    def row(self, number: int) -> str:
-        """Return the number of a row, from 1 on as people count."""
-        return f"{self.first + number + 1:,}"
-
-    def first_gap(self, column: Any) -> str:
-        """Return the number of the first empty row."""
-        return self.row(int(column.is_null().to_numpy(zero_copy_only=False).argmax()))
-
-
 def plain_type(stored: Any) -> Any:
     """Return the type of a column; text is text, however it is stored."""
     plain = stored.value_type if pa.types.is_dictionary(stored) else stored
@@ -255,22 +240,22 @@ def is_numeric(name: str) -> bool:
     return name == "bool" or name.startswith(("int", "uint", "float", "double", "half", "decimal"))
 
 
-def label_column(column: Any, name: str, place: Place) -> NDArray[Any]:
-    """Return targets as numpy has them; text without blanks around it."""
+def label_column(column: Any, name: str, file: str, first: int) -> NDArray[Any]:
+    """Return targets as numpy has them, from row ``first`` of a file on; text without blanks."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if str(plain_type(column.type)) == TEXT:
         column = without_blanks(column)
     if column.null_count:
         raise DataError(
-            f"Every row needs a target. Column {name!r} of {place.file} is empty in row "
-            f"{place.first_gap(column)}. Fill it or drop the row."
+            f"Every row needs a target. Column {name!r} of {file} is empty in row "
+            f"{first + _first_gap(column):,}. Fill it or drop the row."
         )
     labels: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return labels
 
 
-def number_column(column: Any, name: str, place: Place, rule: str) -> NDArray[Any]:
+def number_column(column: Any, name: str, file: str, first: int, rule: str) -> NDArray[Any]:
     """Return a column as numbers, true as 1; raises DataError for text and for gaps."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -280,13 +265,13 @@ def number_column(column: Any, name: str, place: Place, rule: str) -> NDArray[An
         texts = ((row, v) for row, v in values if v is not None and not _is_number(v))
         row, value = next(texts, (0, column[0].as_py()))
         raise DataError(
-            f"{rule}. Column {name!r} of {place.file} holds {kind} values such as {value!r:.60} "
-            f"in row {place.row(row)}. Encode it as numbers, or drop it."
+            f"{rule}. Column {name!r} of {file} holds {kind} values such as {value!r:.60} "
+            f"in row {first + row + 1:,}. Encode it as numbers, or drop it."
         )
     if column.null_count:
         raise DataError(
-            f"{rule.removesuffix('numbers')}finite numbers. Column {name!r} of {place.file} is "
-            f"empty in row {place.first_gap(column)}. Fill the gap or drop the row."
+            f"{rule.removesuffix('numbers')}finite numbers. Column {name!r} of {file} is "
+            f"empty in row {first + _first_gap(column):,}. Fill the gap or drop the row."
         )
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
@@ -298,3 +283,8 @@ def number_column(column: Any, name: str, place: Place, rule: str) -> NDArray[An
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, str) and not np.isnan(number_of(value))
+
+
+def _first_gap(column: Any) -> int:
+    """The number of the first empty row, from 1 on as people count."""
+    return int(column.is_null().to_numpy(zero_copy_only=False).argmax()) + 1

@@ -77,8 +77,7 @@ class DelimitedRows(FileRows):
 
     def digest(self) -> str:
         """Return a hash of the first bytes of every stretch, and of how they are read."""
-        starts = (self._text.raw(start, min(end, start + 4096)) for start, end in self._cuts)
-        return digest(*starts, f"{self._separator} {self._text.encoding}".encode())
+        return digest(*self._starts, f"{self._separator} {self._text.encoding}".encode())
 
     def _scan(self, targets: Sequence[str]) -> None:
         """One pass over all rows, and one more where decimals may have commas."""
@@ -87,10 +86,12 @@ class DelimitedRows(FileRows):
         self.labels = {name: TargetText() for name in split_names(targets, names) if name in names}
         self.lengths, self.gaps, self._commas = [], set(), frozenset[str]()
         self._cuts: list[tuple[int, int]] = []
+        self._starts: list[bytes] = []
         maybe = set[str]()
         for stretch in self._text.stretches(start, BLOCK_BYTES, self._separator):
             self._look(stretch, maybe)
             self._cuts.append((stretch.start, stretch.end))
+            self._starts.append(digest(stretch.raw[:4096]).encode())
             self.n_bytes = stretch.end
         if maybe:
             self._decide_commas([name for name in names if name in maybe])

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from protopinv.errors import DataError
 from protopinv.optional import Later, require
 from protopinv.rows.columns import (
-    Place,
     TargetText,
     is_numeric,
     label_column,
@@ -203,10 +202,10 @@ class ArrowRows(RowSource):
         columns = [*self.names * features, *self.target_names, *self._weights]
         columns, done = list(dict.fromkeys(columns)), 0
         for batch in self._files[block.file].read(block, columns, max(LEAST_ROWS, n_rows)):
-            place = Place(block.file, block.first + done)
+            place = block.file, block.first + done
             y, weight = self._targets(batch, place), None
             for name in self._weights:
-                column = number_column(batch.column(name), name, place, "Weights must be numbers")
+                column = number_column(batch.column(name), name, *place, "Weights must be numbers")
                 weight = column.astype(np.float64)
             X = self._features(batch, place) if features else np.empty((batch.num_rows, 0))
             yield Piece(X, y, weight, done)
@@ -230,7 +229,7 @@ class ArrowRows(RowSource):
             "files": files,
         }
 
-    def _targets(self, batch: Any, place: Place) -> NDArray[Any]:
+    def _targets(self, batch: Any, place: tuple[str, int]) -> NDArray[Any]:
         """Labels in a list where there is one target, and otherwise columns of numbers."""
         parts = []
         for name in self.target_names:
@@ -239,17 +238,17 @@ class ArrowRows(RowSource):
                 # text that is numbers or truth in all rows of all files becomes that
                 column = typed_targets(column, self._labels[name].kind)
             if self.is_column:
-                return label_column(column, name, place)
-            parts.append(number_column(column, name, place, "Several targets must be numbers"))
+                return label_column(column, name, *place)
+            parts.append(number_column(column, name, *place, "Several targets must be numbers"))
         return np.column_stack([np.empty((batch.num_rows, 0)), *parts])
 
-    def _features(self, batch: Any, place: Place) -> Any:
+    def _features(self, batch: Any, place: tuple[str, int]) -> Any:
         """A table of Arrow, or a matrix of the type that holds all columns."""
         if self.is_framed:
             table = pa.Table.from_batches([batch]).select(list(self.names))
             return table.cast(pa.schema([(f.name, plain_type(f.type)) for f in table.schema]))
         columns = [
-            number_column(batch.column(name), name, place, "Features must be numbers")
+            number_column(batch.column(name), name, *place, "Features must be numbers")
             for name in self.names
         ]
         X = np.empty((len(batch), len(columns)), np.result_type(*{c.dtype for c in columns}))

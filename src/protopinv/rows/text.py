@@ -130,15 +130,11 @@ class TextFile:
 
     def read(self, start: int, end: int) -> Stretch:
         """Read a stretch once more."""
-        raw = self.raw(start, end)
-        raw = raw if self.encoding == "utf-8" else raw.decode(self.encoding).encode()
-        return Stretch(start, end, raw)
-
-    def raw(self, start: int, end: int) -> bytes:
-        """Bytes of the unpacked file as they are."""
         with self._opened() as file:
             file.seek(start)
-            return file.read(end - start)
+            raw = file.read(end - start)
+        raw = raw if self.encoding == "utf-8" else raw.decode(self.encoding).encode()
+        return Stretch(start, end, raw)
 
     def line_at(self, offset: int, then: bytes = b"") -> int:
         """Return the number of the line in which a byte lies, counted from 1.
