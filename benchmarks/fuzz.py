@@ -128,7 +128,7 @@ def rows_for(model: Any, n: int = 12) -> tuple[Any, Any]:
 
 def _cells(column: Any, n: int) -> list[Any]:
     if isinstance(column, Category):
-        return [column.values[place % column.n_values] for place in range(n)]
+        return [column.values[place % len(column.values)] for place in range(n)]
     if isinstance(column, Date):
         return [date(2020, 3, 1) + timedelta(days=place) for place in range(n)]
     return [float(number) for number in np.linspace(column.low, column.high, n)]

@@ -1,7 +1,8 @@
-"""Import an optional package, or say which extra to install."""
+"""Optional packages: imported when they are first used, or the extra to install is named."""
 
 import importlib
 from types import ModuleType
+from typing import Any
 
 from protopinv.errors import MissingExtraError
 
@@ -15,3 +16,13 @@ def require(module: str, *, extra: str, why: str) -> ModuleType:
             f"{why} needs the package {module.partition('.')[0]}. It is not installed here. "
             f"Run: pip install 'protopinv[{extra}]'"
         ) from error
+
+
+class Later:
+    """A module of an optional package, which is imported when something of it is used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)

@@ -4,8 +4,8 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 # Characters that a terminal obeys instead of showing: controls, marks that turn the direction of
 # writing, ends of lines, halves of characters.
@@ -13,10 +13,18 @@ OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u
 MOST_DEPTH = 32
 # Values of one text at most; each becomes an object of Python, of up to a hundred bytes or so.
 MOST_VALUES = 2**21
+LARGEST = 1e300
 
 
 class UnfitError(ValueError):
     """What does not fit in a file, as the end of a sentence."""
+
+
+class Rule(NamedTuple):
+    """What a value must be: a test, and the words for it."""
+
+    test: Callable[[Any], bool]
+    text: str
 
 
 def visible(text: str) -> str:
@@ -93,3 +101,52 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"{visible(name)[:40]!r} appears twice in its header")
     return value
+
+
+def check(
+    where: str, values: Any, rules: Mapping[str, Rule], optional: Mapping[str, Rule] | None = None
+) -> None:
+    """Raise UnfitError for a value that is missing, or that its rule does not allow."""
+    if not isinstance(values, dict):
+        raise UnfitError(f"{where.rstrip('.')} is {visible(f'{values!r:.40}')}, not an object")
+    for name, rule in {**rules, **(optional or {})}.items():
+        if name in values and not rule.test(values[name]):
+            raise UnfitError(
+                f"{where}{name} is {visible(f'{values[name]!r:.40}')}, not {rule.text}"
+            )
+        if name in rules and name not in values:
+            raise UnfitError(f"{where}{name} is missing")
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= LARGEST
+
+
+def list_of(rule: Rule, words: str) -> Rule:
+    """A rule for a list of values."""
+    return Rule(
+        lambda value: isinstance(value, list) and all(map(rule.test, value)), f"a list of {words}"
+    )
+
+
+def or_none(rule: Rule) -> Rule:
+    """A rule that allows null too."""
+    return Rule(lambda value: value is None or rule.test(value), f"{rule.text}, or null")
+
+
+def one_of(*values: str) -> Rule:
+    """A rule for some texts."""
+    return Rule(lambda v: isinstance(v, str) and v in values, f"one of {', '.join(values)}")
+
+
+ANY = Rule(lambda _: True, "anything")
+TEXT = Rule(lambda value: isinstance(value, str), "a text")
+BOOL = Rule(lambda value: isinstance(value, bool), "true or false")
+# beyond 2**53 there is no count of anything
+COUNT = Rule(lambda v: type(v) is int and 0 <= v <= 2**53, "a whole number, 0 or more")
+NUMBER = Rule(_is_number, "a number")
+SIZE = Rule(lambda value: _is_number(value) and value >= 0, "a number, 0 or more")
+POSITIVE = Rule(lambda value: _is_number(value) and value > 0, "a positive number")
+OBJECT = Rule(lambda value: isinstance(value, dict), "an object")
+TEXTS = list_of(TEXT, "texts")
+NUMBERS = list_of(NUMBER, "numbers")

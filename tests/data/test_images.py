@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from protopinv.data import load_data
-from protopinv.data.idx import parse_idx
 from protopinv.data.images import (
     FASHION_MNIST,
     MNIST,
@@ -24,6 +23,7 @@ from protopinv.data.images import (
     STEMS,
     ImageSet,
     load_images,
+    parse_idx,
     user_cache,
 )
 from protopinv.errors import DataFileError
@@ -121,20 +121,19 @@ def test_files_are_found_in_the_folder_of_the_variable(
 ) -> None:
     write_set(tmp_path / "mine" / "tiny", packed=packed)
     monkeypatch.setenv("PROTOPINV_DATA", str(tmp_path / "mine"))
-    data = load_images(tiny(), split)
-    np.testing.assert_array_equal(data.X, PIXELS.reshape(3, 20))
-    assert data.X.dtype == np.uint8
-    assert data.y is not None
-    assert data.y.tolist() == [2, 0, 1]
+    images, labels = load_images(tiny(), split)
+    np.testing.assert_array_equal(images, PIXELS)
+    assert images.dtype == np.uint8
+    assert labels.tolist() == [2, 0, 1]
 
 
 def test_files_are_found_in_the_cache_and_the_system_folder(tmp_path: Path, cache: Path) -> None:
     write_set(cache, packed=True)
-    assert len(load_images(tiny(), "train").X) == 3
+    assert len(load_images(tiny(), "train")[0]) == 3
     for path in cache.iterdir():
         path.unlink()
     write_set(tmp_path / "system", packed=True)
-    assert len(load_images(tiny(system_folder=tmp_path / "system"), "train").X) == 3
+    assert len(load_images(tiny(system_folder=tmp_path / "system"), "train")[0]) == 3
 
 
 def test_a_download_lands_in_the_cache_and_is_not_repeated(
@@ -142,20 +141,20 @@ def test_a_download_lands_in_the_cache_and_is_not_repeated(
 ) -> None:
     address, folder = server
     write_set(folder, packed=True)
-    assert len(load_images(tiny(address), "train").X) == 3
+    assert len(load_images(tiny(address), "train")[0]) == 3
     assert sorted(path.name for path in cache.iterdir()) == [
         "train-images-idx3-ubyte.gz",
         "train-labels-idx1-ubyte.gz",
     ]
     for path in folder.iterdir():
         path.unlink()
-    assert len(load_images(tiny(address), "train").X) == 3
+    assert len(load_images(tiny(address), "train")[0]) == 3
 
 
 def test_a_bad_mirror_is_passed_over(server: tuple[str, Path], cache: Path) -> None:
     address, folder = server
     write_set(folder, packed=True)
-    assert len(load_images(tiny(address + "nowhere/", address), "train").X) == 3
+    assert len(load_images(tiny(address + "nowhere/", address), "train")[0]) == 3
 
 
 @pytest.mark.parametrize("fault", ["missing", "wrong", "cut"])
@@ -244,9 +243,9 @@ def test_the_public_sets_have_their_known_digests(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     offline = replace(images, mirrors=(), system_folder=None)
     for split, n in (("train", 60_000), ("test", 10_000)):
-        data = load_images(offline, split)
-        assert data.X.shape == (n, 784)
-        assert np.bincount(data.y).min() > 0.08 * n
+        pixels, labels = load_images(offline, split)
+        assert pixels.shape == (n, 28, 28)
+        assert np.bincount(labels).min() > 0.08 * n
 
 
 def test_digits_split_without_overlap() -> None:

@@ -13,7 +13,7 @@ from protopinv.continual.editing import renewed, widened_to
 from protopinv.errors import DataError
 from protopinv.features import Clip
 from protopinv.report import write_report
-from protopinv.tables import frame_columns, grown
+from protopinv.tables import frame_columns
 
 QUICK: dict[str, Any] = {"effort": "quick", "max_epochs": 40, "random_state": 0, "device": "cpu"}
 LEVEL = {"a": 0.0, "b": 2.0, "c": -1.0, "d": 6.0, "e": -6.0}
@@ -85,7 +85,7 @@ def test_a_wider_network_answers_old_rows_as_before(options: dict[str, Any]) -> 
     if options.get("scaling") == "clip":
         assert isinstance(model.front_, Clip)
     more = shops(60, 1, "abcde", cities=7)[0]
-    table = grown(model.table_, frame_columns(more))
+    table = model.table_.grown(frame_columns(more))
     wider = widened_to(model.model_, table)
     model.model_ = renewed(wider)
     assert model.network_.sizes[0] == table.n_features == X.shape[1] - 2 + 5 + 7

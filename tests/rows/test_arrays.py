@@ -14,8 +14,9 @@ from scipy import sparse
 
 from protopinv import ArrayRows, BatchRows
 from protopinv.errors import DataError
-from protopinv.rows import CachedRows, SparseRows, ahead, cached, keys_of
+from protopinv.rows import ahead, cached, keys_of
 from protopinv.rows import arrays as arrays_module
+from protopinv.rows.cache import CachedRows
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_all_kinds_give_the_same_rows(rows, tmp_path: Path, monkeypatch) -> None
     for source in (
         ArrayRows(X, y, weight),
         ArrayRows(mapped, y, weight),
-        SparseRows(sparse.csc_matrix(X), y, weight),
+        ArrayRows(sparse.csc_matrix(X), y, weight),
         BatchRows(batch, 4),
     ):
         found = source.load()

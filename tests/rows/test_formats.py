@@ -9,7 +9,7 @@ import pytest
 
 from protopinv import open_rows
 from protopinv.errors import DataError
-from protopinv.rows import files
+from protopinv.rows import delimited, files
 
 
 def everything(source) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
@@ -18,7 +18,7 @@ def everything(source) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "csv"])
 def test_rows_are_the_same_in_any_format(table, write, kind, monkeypatch) -> None:
-    monkeypatch.setattr(files, "CSV_BLOCK_BYTES", 5_000)
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 5_000)
     source = open_rows(write(table, kind), "y", weight="w")
     X, y, weight = everything(source)
     np.testing.assert_array_equal(X, np.column_stack([table[f"x{i}"] for i in range(4)]))
@@ -31,7 +31,7 @@ def test_rows_are_the_same_in_any_format(table, write, kind, monkeypatch) -> Non
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "csv"])
 def test_a_block_is_read_alone_and_in_pieces(table, write, kind, monkeypatch) -> None:
-    monkeypatch.setattr(files, "CSV_BLOCK_BYTES", 5_000)
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 5_000)
     monkeypatch.setattr(files, "LEAST_ROWS", 16)
     source = open_rows(write(table, kind), "y")
     block = source.blocks[-2]
@@ -122,7 +122,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(table, write) -> None:
 
 
 def test_a_csv_file_that_changes_while_it_is_read_is_noticed(table, write, monkeypatch) -> None:
-    monkeypatch.setattr(files, "CSV_BLOCK_BYTES", 5_000)
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 5_000)
     folder = write(table, "csv")
     source, path = open_rows(folder, "y"), folder / "part-0.csv"
     lines = path.read_text().splitlines(keepends=True)
@@ -143,7 +143,7 @@ def test_a_fingerprint_tells_files_apart(table, write) -> None:
 
 
 def test_csv_may_have_another_separator_and_encoding(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(files, "CSV_BLOCK_BYTES", 200)  # several stretches
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 200)  # several stretches
     towns = ["Köln", "Málaga", "Besançon", "Ålesund"] * 20
     lines = [f"{number}.5;{town};{number % 2}" for number, town in enumerate(towns)]
     text = "\n".join(["größe;stadt;y", *lines, ""])

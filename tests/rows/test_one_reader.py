@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from protopinv import open_rows
-from protopinv.data.tables import load_table
+from protopinv.data.sources import load_table
 from protopinv.errors import ConfigError, DataError
-from protopinv.rows import files, source
+from protopinv.rows import delimited, source
 from protopinv.rows import text as text_module
 
 # A byte or two of each block: every cut there can be.
@@ -26,7 +26,7 @@ def at_once(path: Path, target: str = "y") -> Any:
 
 def pieces(path: Path, target: str, block_bytes: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What is read of it a block at a time, each block by itself and from the last to the first."""
-    monkeypatch.setattr(files, "CSV_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", block_bytes)
 
     def read() -> Any:
         import pyarrow as pa
@@ -263,7 +263,7 @@ def test_a_field_may_be_long_and_a_table_wide(tmp_path: Path, monkeypatch) -> No
     assert load_table(path, target="y").X.shape == (4, 5_000)
     monkeypatch.setattr(text_module, "LONGEST_ROW", 10_000)
     path.write_text('a,y\n1,x\n2,"' + "z\n" * 10_000)
-    monkeypatch.setattr(files, "CSV_BLOCK_BYTES", 1_000)
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 1_000)
     with pytest.raises(DataError, match=r"A row of a table must end\. The one in line 3 of t\.csv"):
         load_table(path, target="y")
 
@@ -272,7 +272,7 @@ def test_an_empty_line_is_a_row_where_there_is_one_column(tmp_path: Path, monkey
     path = tmp_path / "t.csv"
     path.write_text("a\n1\n\n3\n\n\n")
     for block_bytes in (SMALL, 1_000):
-        monkeypatch.setattr(files, "CSV_BLOCK_BYTES", block_bytes)
+        monkeypatch.setattr(delimited, "BLOCK_BYTES", block_bytes)
         assert load_table(path).X["a"].to_pylist() == [1, None, 3]
 
 

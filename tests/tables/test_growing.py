@@ -1,13 +1,14 @@
 """Categories that grow: what was known stays what it was, and new values are as in a fit."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from protopinv.tables import Category, Gathered, Table, frame_columns, grown, understood
-from protopinv.tables import with_averages as averaged_for_new_values
-from protopinv.tables.statistics import FOLDS, PRIOR_ROWS
-from protopinv.tables.understand import FEW_VALUES, LEAST_SEEN
+from protopinv.tables import Category, Table, TargetEncoding, frame_columns, understood
+from protopinv.tables.category import FEW_VALUES, LEAST_SEEN
+from protopinv.tables.rows import FOLDS, PRIOR_ROWS, encode_grown
 
 
 def table_of(frame: pd.DataFrame) -> Table:
@@ -31,7 +32,7 @@ OLD = kinds(*"aaabbbbccc", "x", "y", "y", "")
 def test_a_value_that_is_there_often_enough_has_a_column_after_the_others() -> None:
     table = table_of(OLD)
     new = kinds(*["e"] * LEAST_SEEN, *["d"] * (LEAST_SEEN + 1), *["f"] * (LEAST_SEEN - 1), "a", "")
-    more = grown(table, frame_columns(new))
+    more = table.grown(frame_columns(new))
     names = [f"kind = {value}" for value in ("a", "b", "c", "any other")]
     assert category(more).names == (*names, "kind is missing", "kind = d", "kind = e")
     assert category(more).is_one_hot
@@ -44,7 +45,7 @@ def test_a_value_that_is_there_often_enough_has_a_column_after_the_others() -> N
 def test_codes_and_features_of_known_values_stay_what_they_were() -> None:
     table = table_of(OLD)
     codes = table.codes(frame_columns(OLD))
-    more = grown(table, frame_columns(kinds(*"ddddeee")))
+    more = table.grown(frame_columns(kinds(*"ddddeee")))
     np.testing.assert_array_equal(more.codes(frame_columns(OLD)), codes)
     rows = more.features(codes)
     old = [more.feature_names.index(name) for name in table.feature_names]
@@ -54,7 +55,7 @@ def test_codes_and_features_of_known_values_stay_what_they_were() -> None:
 
 def test_a_rare_value_that_is_no_longer_rare_has_a_column_of_its_own() -> None:
     table = table_of(OLD)
-    more = grown(table, frame_columns(kinds(*"yyyy")))
+    more = table.grown(frame_columns(kinds(*"yyyy")))
     assert category(more).values == category(table).values
     assert category(more).names[-1] == "kind = y"
     rows = more.features(more.codes(frame_columns(kinds("x", "y", "other"))))
@@ -63,19 +64,19 @@ def test_a_rare_value_that_is_no_longer_rare_has_a_column_of_its_own() -> None:
 
 def test_without_new_values_it_is_the_same_table() -> None:
     table = table_of(OLD)
-    assert grown(table, frame_columns(kinds(*"abcd", "", "e"))) is table
+    assert table.grown(frame_columns(kinds(*"abcd", "", "e"))) is table
 
 
 def test_there_are_no_more_columns_than_in_a_fit() -> None:
     table = table_of(OLD)
     many = [f"v{i:02}" for i in range(FEW_VALUES) for _ in range(LEAST_SEEN)] + ["often"] * 9
-    more = category(grown(table, frame_columns(kinds(*many))))
+    more = category(table.grown(frame_columns(kinds(*many))))
     own = [name for name in more.names if " = " in name and "any other" not in name]
     assert len(own) == FEW_VALUES
     assert own[3] == "kind = often"
     again = kinds(*["z"] * 9)
     full = Table((more, table.columns[1]), names=table.names)
-    assert grown(full, frame_columns(again)) is full
+    assert full.grown(frame_columns(again)) is full
 
 
 @pytest.fixture(scope="module")
@@ -84,19 +85,29 @@ def cities() -> tuple[Table, pd.DataFrame]:
     rng = np.random.default_rng(0)
     city = rng.integers(0, 40, 2_000)
     frame = kinds(*(f"city {number}" for number in city))
-    gathered = Gathered.empty(table_of(frame), len(frame), 1)
-    codes = gathered.table.codes(frame_columns(frame))
-    gathered.add(codes, city[:, None] / 40.0, None, np.arange(len(frame)) % FOLDS)
-    return gathered.finished(["target 1"]), frame
+    encoding = TargetEncoding.empty(table_of(frame), len(frame), ["target 1"])
+    codes = encoding.table.codes(frame_columns(frame))
+    encoding.add(codes, city[:, None] / 40.0, None, np.arange(len(frame)) % FOLDS)
+    return encoding.fitted(), frame
+
+
+def averaged_for_new_values(
+    old: Table, table: Table, codes: Any, y: Any, weight: Any, fold: Any
+) -> tuple[Table, Any]:
+    """The table with averages of one target for its new values, and rows that have not seen it."""
+    encoding = TargetEncoding.of_new_values(old, table)
+    assert encoding.targets == ("target 1",)
+    encoding.add(codes, y[:, None], weight, fold)
+    return encoding.fitted(), encoding.rows(encoding.fitted(), codes, fold)
 
 
 def test_the_average_of_a_new_value_leans_towards_any_other(cities) -> None:
     table, frame = cities
     new = kinds(*["Rome"] * 6, *["Oslo"] * 4, *["Lima"] * 2, "city 3")
     y, weight = np.arange(13.0), np.linspace(0.5, 2, 13)
-    more = grown(table, frame_columns(new))
+    more = table.grown(frame_columns(new))
     codes, fold = more.codes(frame_columns(new)), np.arange(13) % FOLDS
-    more, rows = averaged_for_new_values(table, more, codes, {"target 1": y}, weight, fold)
+    more, rows = averaged_for_new_values(table, more, codes, y, weight, fold)
     assert more.n_features == table.n_features
     known = table.codes(frame_columns(frame))
     np.testing.assert_array_equal(more.features(known), table.features(known))
@@ -119,8 +130,8 @@ def test_the_average_of_a_new_value_leans_towards_any_other(cities) -> None:
 def test_a_target_that_is_gone_counts_as_nothing(cities) -> None:
     table, _ = cities
     new = kinds(*["Rome"] * 6)
-    more = grown(table, frame_columns(new))
-    codes, fold = more.codes(frame_columns(new)), np.zeros(6, dtype=np.int64)
-    more, _ = averaged_for_new_values(table, more, codes, {}, None, fold)
+    more = table.grown(frame_columns(new))
+    codes = more.codes(frame_columns(new))
+    more, _ = encode_grown(table, more, codes, {}, None)
     other = category(table).vectors[-2, 0]
     assert more.features(codes)[0, 0] == pytest.approx(PRIOR_ROWS * other / (6 + PRIOR_ROWS))

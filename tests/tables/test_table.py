@@ -12,18 +12,18 @@ import pytest
 
 from protopinv.errors import ConfigError, DataError, UnreadableWarning
 from protopinv.tables import (
-    FOLDS,
     Category,
     Date,
-    Gathered,
     Number,
     Table,
+    TargetEncoding,
     arrays,
     described,
     frame_columns,
     restored,
     understood,
 )
+from protopinv.tables.rows import FOLDS
 
 N = 2_400
 
@@ -59,10 +59,10 @@ def finished(frame: Any, y: np.ndarray, **wanted: str) -> tuple[Table, np.ndarra
     """The table with averages of one target, its codes, and rows to train on."""
     table, columns = table_of(frame, **wanted), frame_columns(frame)
     codes, fold = table.codes(columns), np.arange(len(y)) % FOLDS
-    gathered = Gathered.empty(table, len(y), 1)
-    gathered.add(codes, y[:, None], None, fold)
-    table = gathered.finished(["y"])
-    return table, codes, gathered.rows(table, codes, fold)
+    encoding = TargetEncoding.empty(table, len(y), ["y"])
+    encoding.add(codes, y[:, None], None, fold)
+    table = encoding.fitted()
+    return table, codes, encoding.rows(table, codes, fold)
 
 
 def test_every_kind_of_column_is_understood() -> None:
@@ -142,7 +142,7 @@ def test_weights_of_rows_count_as_repeated_rows() -> None:
     weight, fold = 1.0 + np.arange(N) % 3, np.arange(N) % FOLDS
     table = table_of(frame)
     codes = table.codes(frame_columns(frame))
-    weighted, repeated = (Gathered.empty(table, N, 1) for _ in range(2))
+    weighted, repeated = (TargetEncoding.empty(table, N, ["y"]) for _ in range(2))
     weighted.add(codes, y[:, None], weight, fold)
     times = weight.astype(int)
     repeated.add(
@@ -151,14 +151,14 @@ def test_weights_of_rows_count_as_repeated_rows() -> None:
         np.repeat(fold, times),
     )
     np.testing.assert_allclose(
-        weighted.finished(["y"]).columns[0].vectors, repeated.finished(["y"]).columns[0].vectors
+        weighted.fitted().columns[0].vectors, repeated.fitted().columns[0].vectors
     )
 
 
 def test_few_rows_or_many_targets_get_columns_instead_of_averages() -> None:
     table = table_of(people())
-    few = Gathered.empty(table, 900, 1).finished(["y"])
-    many = Gathered.empty(table, N, 11).finished([str(k) for k in range(11)])
+    few = TargetEncoding.empty(table, 900, ["y"]).fitted()
+    many = TargetEncoding.empty(table, N, [str(k) for k in range(11)]).fitted()
     for found in (few, many):
         street = next(column for column in found.columns if column.name == "street")
         assert len(street.names) == 31  # thirty of sixty, and the rest together

@@ -12,8 +12,8 @@ from scipy import sparse
 
 from protopinv import ArrayRows, BatchRows, ProtoPINVClassifier, ProtoPINVRegressor, open_rows
 from protopinv.errors import ConfigError, DataError
-from protopinv.rows import SparseRows, keys_of
 from protopinv.rows import arrays as arrays_module
+from protopinv.rows import keys_of
 from protopinv.train import streamed as streamed_module
 from protopinv.train import survey as survey_module
 from protopinv.train.data import Data
@@ -260,7 +260,7 @@ def test_small_sources_sparse_rows_and_functions_train_as_arrays_do(table) -> No
     thin = ProtoPINVClassifier(**given).fit(sparse.csr_matrix(X), y)
     assert furthest(thin, memory) == 0
     np.testing.assert_array_equal(thin.predict(sparse.csc_matrix(X)), memory.predict(X))
-    streamed = ProtoPINVClassifier(**given).fit(SparseRows(sparse.csr_matrix(X), y, memory=0))
+    streamed = ProtoPINVClassifier(**given).fit(ArrayRows(sparse.csr_matrix(X), y, memory=0))
     assert furthest(streamed, memory) <= 1e-5
 
 

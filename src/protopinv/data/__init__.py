@@ -1,6 +1,5 @@
 """Where rows come from: bundled and public image sets, CSV and Parquet tables."""
 
-from protopinv.data.dataset import Dataset
-from protopinv.data.sources import NAMED, load_data
+from protopinv.data.sources import NAMED, Dataset, load_data
 
 __all__ = ["NAMED", "Dataset", "load_data"]

@@ -1,18 +1,22 @@
-"""MNIST and Fashion-MNIST: found on disk or fetched once, and always verified."""
+"""MNIST and Fashion-MNIST: found on disk or fetched once over HTTPS, and always verified."""
 
 import gzip
 import hashlib
+import http.client
 import io
 import os
+import struct
+import urllib.error
+import urllib.request
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from protopinv.data.dataset import Dataset
-from protopinv.data.download import download
-from protopinv.data.idx import parse_idx
+import numpy as np
+from numpy.typing import NDArray
+
 from protopinv.errors import DataFileError
 from protopinv.files import is_file, replacing
 
@@ -30,6 +34,8 @@ class ImageSet:
 
 # No file of a set is larger, packed or not.
 MOST_BYTES = 2**26
+TIMEOUT_SECONDS = 20
+BLOCK_BYTES = 2**16
 STEMS = (
     "train-images-idx3-ubyte",
     "train-labels-idx1-ubyte",
@@ -83,30 +89,54 @@ FASHION_MNIST = ImageSet(
 )
 
 
-def load_images(images: ImageSet, split: Literal["train", "test"]) -> Dataset:
-    """Rows of 784 bytes and labels 0 to 9, in the official split."""
+def load_images(
+    images: ImageSet, split: Literal["train", "test"]
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Images of bytes and labels 0 to 9, in the official split."""
     prefix = "train" if split == "train" else "t10k"
-    pixels = parse_idx(*_content(images, f"{prefix}-images-idx3-ubyte"))
-    labels = parse_idx(*_content(images, f"{prefix}-labels-idx1-ubyte"))
-    n, height, width = pixels.shape
-    X = pixels.reshape(n, -1)
-    return Dataset(f"{images.name} ({split})", X, labels.astype(int), (height, width))
+    pixels, labels = (
+        parse_idx(*_content(images, f"{prefix}-{part}-ubyte"))
+        for part in ("images-idx3", "labels-idx1")
+    )
+    return pixels, labels
+
+
+def parse_idx(content: bytes, name: str) -> NDArray[np.uint8]:
+    """The array in a file of the IDX format: 0, 0, 8 for bytes, the sizes, then the bytes."""
+    if len(content) < 4 or content[:3] != b"\0\0\x08":
+        raise DataFileError(
+            f"An IDX file must start with 0, 0, 8. {name} starts with {list(content[:3])}. "
+            "Fetch the file again."
+        )
+    n_dims = content[3]
+    start = 4 + 4 * n_dims
+    shape = struct.unpack(f">{n_dims}I", content[4:start]) if len(content) >= start else (-1,)
+    expected = start + int(np.prod(shape, dtype=np.int64))
+    if len(content) != expected:
+        raise DataFileError(
+            f"An IDX file must be as long as its header says. {name} has {len(content)} bytes, "
+            f"its header says {expected}. Fetch the file again."
+        )
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
 def user_cache() -> Path:
-    """Where downloads are kept: the platform's cache folder for this user."""
-    given = os.environ.get("LOCALAPPDATA") if os.name == "nt" else os.environ.get("XDG_CACHE_HOME")
-    return (Path(given) if given else Path("~/.cache").expanduser()) / "protopinv"
+    """Where downloads go: the platform's cache folder for this user."""
+    cache = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path("~/.cache").expanduser()) / "protopinv"
 
 
-def places(images: ImageSet) -> tuple[Path, ...]:
+def places(images: ImageSet) -> list[Path]:
     """Folders that are looked into, in this order."""
-    return tuple(_folders(images))
+    chosen = os.environ.get("PROTOPINV_DATA")
+    folders = [Path(chosen)] if chosen else []
+    folders = [folder / images.name for folder in (*folders, user_cache())]
+    return folders if images.system_folder is None else [*folders, images.system_folder]
 
 
 def folder_of(images: ImageSet) -> Path | None:
     """Where all files of a set are; None if some would have to be fetched."""
-    for folder in _folders(images):
+    for folder in places(images):
         if all(is_file(folder / stem) or is_file(folder / f"{stem}.gz") for stem in STEMS):
             return folder
     return None
@@ -114,34 +144,21 @@ def folder_of(images: ImageSet) -> Path | None:
 
 def _content(images: ImageSet, stem: str) -> tuple[bytes, str]:
     """The verified, uncompressed content of a file, and the name it was found under."""
-    for folder in _folders(images):
+    for folder in places(images):
         for path in (folder / stem, folder / f"{stem}.gz"):
             if is_file(path):
-                return _verified(_bytes_of(path), images.sha256[stem], path), str(path)
-    return _fetch(images, stem)
+                try:
+                    content = path.read_bytes()
+                except OSError as error:
+                    raise DataFileError(
+                        f"A data file must be readable. {path} is not ({error.strerror}). Change "
+                        "its permissions."
+                    ) from error
+                return _verified(content, images.sha256[stem], path), str(path)
+    return _fetched(images, stem)
 
 
-def _bytes_of(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataFileError(
-            f"A data file must be readable. {path} is not ({error.strerror}). Change its "
-            "permissions."
-        ) from error
-
-
-def _folders(images: ImageSet) -> Iterator[Path]:
-    """Where to look, in this order."""
-    given = os.environ.get("PROTOPINV_DATA")
-    if given:
-        yield Path(given) / images.name
-    yield user_cache() / images.name
-    if images.system_folder:
-        yield images.system_folder
-
-
-def _fetch(images: ImageSet, stem: str) -> tuple[bytes, str]:
+def _fetched(images: ImageSet, stem: str) -> tuple[bytes, str]:
     """Download into the cache from the first mirror that gives the right content."""
     target = user_cache() / images.name / f"{stem}.gz"
     try:
@@ -154,8 +171,7 @@ def _fetch(images: ImageSet, stem: str) -> tuple[bytes, str]:
     failures = []
     for mirror in images.mirrors:
         try:
-            sha256 = images.packed_sha256[stem]
-            packed = download(f"{mirror}{stem}.gz", sha256=sha256, most_bytes=MOST_BYTES)
+            packed = _downloaded(f"{mirror}{stem}.gz", images.packed_sha256[stem])
             content = _verified(packed, images.sha256[stem], mirror)
         except DataFileError as error:
             failures.append(str(error))
@@ -165,10 +181,47 @@ def _fetch(images: ImageSet, stem: str) -> tuple[bytes, str]:
         return content, str(target)
     raise DataFileError(
         f"{images.name} must be on disk or downloadable. It is in none of "
-        f"{', '.join(map(str, _folders(images)))}, and no mirror gave {stem}.gz: "
+        f"{', '.join(map(str, places(images)))}, and no mirror gave {stem}.gz: "
         f"{' '.join(failures)} Put the files there, or set PROTOPINV_DATA to the folder that holds "
         f"{images.name}/."
     )
+
+
+def _downloaded(url: str, sha256: str) -> bytes:
+    """The body at an address, with a progress bar; DataFileError for any but what was expected."""
+    from rich.console import Console
+    from rich.progress import wrap_file
+
+    opener = urllib.request.OpenerDirector()
+    # HTTPS and nothing else, wherever an answer sends us
+    for handler in (
+        urllib.request.ProxyHandler,
+        urllib.request.HTTPSHandler,
+        urllib.request.HTTPDefaultErrorHandler,
+        urllib.request.HTTPRedirectHandler,
+        urllib.request.HTTPErrorProcessor,
+        urllib.request.UnknownHandler,
+    ):
+        opener.add_handler(handler())
+    request = urllib.request.Request(url, headers={"User-Agent": "protopinv"})  # noqa: S310
+    try:
+        with opener.open(request, timeout=TIMEOUT_SECONDS) as response:
+            total = int(response.headers.get("Content-Length") or 0)
+            label = f"downloading {url.rpartition('/')[2]}"
+            console = Console(stderr=True)
+            with wrap_file(response, total, description=label, console=console) as reader:
+                blocks = iter(lambda: reader.read(BLOCK_BYTES), b"")
+                body = b"".join(islice(blocks, MOST_BYTES // BLOCK_BYTES + 1))
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
+        raise DataFileError(f"{url} must answer over HTTPS. It did not ({error}).") from error
+    if len(body) > MOST_BYTES:
+        raise DataFileError(f"{url} must send at most {MOST_BYTES:,} bytes. It sends more.")
+    digest = hashlib.sha256(body).hexdigest()
+    if digest != sha256:
+        raise DataFileError(
+            f"{url} must send what has the SHA-256 {sha256[:12]}.... It sent {digest[:12]}...."
+        )
+    return body
 
 
 def _verified(raw: bytes, sha256: str, origin: Path | str) -> bytes:
@@ -181,10 +234,10 @@ def _verified(raw: bytes, sha256: str, origin: Path | str) -> bytes:
         raise DataFileError(
             f"A packed file must be whole. {origin} is damaged ({error}). Delete it and try again."
         ) from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != sha256:
         raise DataFileError(
             f"A data file must have its known SHA-256, {sha256[:12]}.... {origin} has "
-            f"{found[:12]}.... Delete it and try again."
+            f"{digest[:12]}.... Delete it and try again."
         )
     return content

@@ -3,20 +3,49 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
-from protopinv.data.dataset import Dataset
 from protopinv.data.images import FASHION_MNIST, MNIST, folder_of, load_images, places
-from protopinv.data.tables import load_table
 from protopinv.errors import DataError
 from protopinv.files import is_file
+from protopinv.rows import ArrowRows
 from protopinv.rows.files import STDIN
 from protopinv.rows.text import Written
 
 Split = Literal["train", "test"]
-NAMED = ("digits", MNIST.name, FASHION_MNIST.name)
+IMAGES = {images.name: images for images in (MNIST, FASHION_MNIST)}
+NAMED = ("digits", *IMAGES)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """``X`` is an array in the type it came in, or a frame; ``y`` holds targets.
+
+    Several ``targets`` are the columns of ``y``, in the order of their names. ``weight`` says what
+    each row counts. Rows of a set of images are flat; ``image_shape`` is their height and width.
+    ``said`` is what a user should hear of how they were read.
+    """
+
+    name: str
+    X: Any
+    y: Any = None
+    image_shape: tuple[int, int] | None = None
+    weight: Any = None
+    targets: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+
+
+class Reading(TypedDict, total=False):
+    """How a table is read, as ``open_rows`` says; it may lack features ``left_out`` of a model."""
+
+    features: Sequence[str] | None
+    left_out: Sequence[str]
+    drop: Sequence[str]
+    weight: str | None
+    as_text: Sequence[str]
+    written: Written | None
 
 
 @dataclass(frozen=True)
@@ -30,12 +59,12 @@ class NamedSet:
 
 def named_sets() -> tuple[NamedSet, ...]:
     """All of them; nothing is fetched."""
-    files = []
-    for images in (MNIST, FASHION_MNIST):
+    sets = [NamedSet("digits", "in scikit-learn")]
+    for name, images in IMAGES.items():
         folder = folder_of(images)
-        found = None if folder is None else str(folder)
-        files.append(NamedSet(images.name, found, tuple(map(str, places(images)))))
-    return (NamedSet("digits", "in scikit-learn"), *files)
+        looked_in = tuple(map(str, places(images)))
+        sets.append(NamedSet(name, None if folder is None else str(folder), looked_in))
+    return tuple(sets)
 
 
 def load_data(
@@ -43,36 +72,25 @@ def load_data(
     *,
     split: Split,
     target: str | Sequence[str] | None = None,
-    features: Sequence[str] | None = None,
-    left_out: Sequence[str] = (),
-    drop: Sequence[str] = (),
     needs_target: bool = True,
-    weight: str | None = None,
-    as_text: Sequence[str] = (),
-    written: Written | None = None,
     task: str = "auto",
+    **reading: Unpack[Reading],
 ) -> Dataset:
     """``digits``, ``mnist`` or ``fashion-mnist`` in their split, or a table, all of its rows.
 
-    Of a table, ``target`` is taken apart; ``features`` names the columns to use, by default all
-    others but those in ``drop``. Without ``needs_target`` a table may come without one. Several
-    targets are named with commas. ``weight`` names the column that says what each row counts. Text
-    is read as ``written``, and columns ``as_text`` stay what they are there. The ``task`` says
-    whether a target of numbers may hold names, too.
+    Without ``needs_target`` a table may come without one.
     """
-    if source in NAMED and weight is not None:
-        raise DataError(
-            f"A named set has no weights. Got weight={weight!r} for {source}. Leave it out."
-        )
-    if source in NAMED and target is not None:
-        raise DataError(
-            f"A named set has its own target. Got target={target!r} for {source}. Leave it out."
-        )
-    if source == "digits":
-        return load_digits(split)
-    for images in (MNIST, FASHION_MNIST):
-        if source == images.name:
-            return load_images(images, split)
+    if source in NAMED:
+        if reading.get("weight") is not None:
+            raise DataError(
+                f"A named set has no weights. Got weight={reading['weight']!r} for {source}. "
+                "Leave it out."
+            )
+        if target is not None:
+            raise DataError(
+                f"A named set has its own target. Got target={target!r} for {source}. Leave it out."
+            )
+        return load_named(source, split)
     path = Path(source)
     if path != STDIN and not is_file(path):
         raise DataError(
@@ -83,25 +101,47 @@ def load_data(
         raise DataError(
             f"A table needs a target column. None was given for {source}. Use target=COLUMN."
         )
-    return load_table(
-        path,
-        target=target,
-        features=features,
-        left_out=left_out,
-        drop=drop,
-        weight=weight,
-        as_text=as_text,
-        written=written,
-        task=task,
-    )
+    return load_table(path, target=target, task=task, **reading)
 
 
-def load_digits(split: Split) -> Dataset:
-    """scikit-learn's 1,797 digits of 8 x 8; every fourth row of a fixed shuffle is the test set."""
-    from sklearn.datasets import load_digits as bundled  # the one data set we need not ship
+def load_named(name: str, split: Split) -> Dataset:
+    """A set of images with a name.
 
-    X, y = bundled(return_X_y=True)
+    Of scikit-learn's 1,797 digits every fourth of a fixed shuffle is in the test set.
+    """
+    if name in IMAGES:
+        images, labels = load_images(IMAGES[name], split)
+        n, height, width = images.shape
+        X = images.reshape(n, -1)
+        return Dataset(f"{name} ({split})", X, labels.astype(int), (height, width))
+    from sklearn.datasets import load_digits  # the one data set we need not ship
+
+    X, y = load_digits(return_X_y=True)
     order = np.random.RandomState(0).permutation(len(X))
     is_test = np.arange(len(X)) % 4 == 0
     chosen = order[is_test if split == "test" else ~is_test]
     return Dataset(f"digits ({split})", X[chosen], y[chosen], (8, 8))
+
+
+def load_table(
+    path: Path,
+    *,
+    target: str | Sequence[str] | None = None,
+    task: str = "auto",
+    **reading: Unpack[Reading],
+) -> Dataset:
+    """All rows of a table: features as they are, by default all other columns, and the target.
+
+    Several targets are a list, or a name that is no column, with commas; so are names in ``drop``.
+    A target of numbers in which a few rows hold something else is refused, unless the ``task`` is
+    classification.
+    """
+    asked = [target] if isinstance(target, str) else list(target or ())
+    rows = ArrowRows(path, asked, **reading)
+    if task != "classification":
+        rows.require_plain_targets()
+    X, y, weight = rows.with_columns(rows.names, framed=True).load()
+    targets = rows.target_names
+    return Dataset(
+        str(path), X, y if targets else None, weight=weight, targets=targets, said=rows.said
+    )

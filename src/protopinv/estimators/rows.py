@@ -18,13 +18,14 @@ from protopinv.errors import ColumnsWarning, ConfigError, DataError, ProtoPINVEr
 from protopinv.features import map_side
 from protopinv.model import Model, torch_ready
 from protopinv.model.fitting import require_some
-from protopinv.rows import ArrayRows, MemoryRows, RowSource, SparseRows, exact_numbers
+from protopinv.rows import ArrayRows, MemoryRows, RowSource, exact_numbers
 from protopinv.rows.source import IN_MEMORY_BYTES
-from protopinv.tables import frame_columns, hint, is_frame
+from protopinv.tables import frame_columns, is_frame
 from protopinv.tables.rows import columns_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.ranks import expected
 from protopinv.train.targets import few
+from protopinv.words import hint
 
 
 def row_source(
@@ -76,10 +77,9 @@ def _given_source(
         return X.with_columns(X.names, framed=True) if columns and X.names else X
     if y is None:
         return None
-    if isinstance(X, np.memmap) and X.ndim == 2 and X.nbytes > IN_MEMORY_BYTES:
+    is_large = isinstance(X, np.memmap) and X.ndim == 2 and X.nbytes > IN_MEMORY_BYTES
+    if is_large or (issparse(X) and X.ndim == 2 and X.shape[0]):
         return ArrayRows(X, y, sample_weight)
-    if issparse(X) and X.ndim == 2 and X.shape[0]:
-        return SparseRows(X, y, sample_weight)
     return None
 
 

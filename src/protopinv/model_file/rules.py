@@ -1,15 +1,32 @@
 """What every value of our header must be: its type and its range, by name."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protopinv.plain import UnfitError, visible
-from protopinv.train.config import RegressionLoss, Rule
+from protopinv.plain import (
+    ANY,
+    BOOL,
+    COUNT,
+    NUMBER,
+    NUMBERS,
+    OBJECT,
+    POSITIVE,
+    SIZE,
+    TEXT,
+    TEXTS,
+    Rule,
+    UnfitError,
+    check,
+    list_of,
+    one_of,
+    or_none,
+)
+from protopinv.train.config import RegressionLoss
 
 DTYPES = ("float64", "float32", "float16", "int8")
 ENDINGS = ("finished", "stopped early", "interrupted")
@@ -17,128 +34,83 @@ ENDINGS = ("finished", "stopped early", "interrupted")
 LABEL_TYPE = re.compile(r"[<>|=]?[biufU]\d{1,9}|\|O")
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= 1e300
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _list_of(test: Callable[[Any], bool], words: str) -> Rule:
-    return Rule(
-        lambda value: isinstance(value, list) and all(map(test, value)), f"a list of {words}"
-    )
-
-
-def _or_none(rule: Rule) -> Rule:
-    return Rule(lambda value: value is None or rule.test(value), f"{rule.text}, or null")
-
-
-def _one_of(*values: str) -> Rule:
-    return Rule(lambda value: _is_text(value) and value in values, f"one of {', '.join(values)}")
-
-
-_ANY = Rule(lambda _: True, "anything")
-_TEXT = Rule(_is_text, "a text")
-_BOOL = Rule(lambda value: isinstance(value, bool), "true or false")
-# beyond 2**53 there is no count of anything
-_COUNT = Rule(lambda v: type(v) is int and 0 <= v <= 2**53, "a whole number, 0 or more")
-_SIZE = Rule(lambda value: _is_number(value) and value >= 0, "a number, 0 or more")
-_POSITIVE = Rule(lambda value: _is_number(value) and value > 0, "a positive number")
 _SEED = Rule(lambda value: type(value) is int and 0 <= value < 2**32, "a seed")
-_OBJECT = Rule(lambda value: isinstance(value, dict), "an object")
-_TEXTS = _list_of(_is_text, "texts")
-_NUMBERS = _list_of(_is_number, "numbers")
-_LABELS = _list_of(lambda v: _is_number(v) or isinstance(v, bool | str), "numbers or texts")
-_LABEL_TYPE = Rule(lambda v: _is_text(v) and bool(LABEL_TYPE.fullmatch(v)), "a type of labels")
+_LABEL = Rule(lambda v: NUMBER.test(v) or isinstance(v, bool | str), "a number or a text")
+_LABELS = list_of(_LABEL, "numbers or texts")
+_LABEL_TYPE = Rule(lambda v: TEXT.test(v) and bool(LABEL_TYPE.fullmatch(v)), "a type of labels")
 _RANGE = Rule(
-    lambda value: _NUMBERS.test(value) and len(value) == 2 and value[0] <= value[1],
+    lambda value: NUMBERS.test(value) and len(value) == 2 and value[0] <= value[1],
     "two numbers, the least first",
 )
 
 _HEADER = {
-    "needs": _TEXTS,
-    "task": _TEXT,
-    "objective": _OBJECT,
-    "feature_names": _or_none(_TEXTS),
-    "activation": _TEXT,
-    "network_dtype": _one_of(*DTYPES),
-    "parameters": _OBJECT,
-    "config": _OBJECT,
-    "history": _OBJECT,
+    "needs": TEXTS,
+    "task": TEXT,
+    "objective": OBJECT,
+    "feature_names": or_none(TEXTS),
+    "activation": TEXT,
+    "network_dtype": one_of(*DTYPES),
+    "parameters": OBJECT,
+    "config": OBJECT,
+    "history": OBJECT,
 }
 # What files of an earlier version may lack.
 _OPTIONAL = {
-    "target_names": _or_none(_TEXTS),
-    "examples": _or_none(_one_of("made-up", "training")),
-    "image_range": _or_none(_RANGE),
-    "table": _or_none(_OBJECT),
-    "memory": _or_none(_OBJECT),
-    "sharpness": _or_none(_POSITIVE),
+    "target_names": or_none(TEXTS),
+    "examples": or_none(one_of("made-up", "training")),
+    "image_range": or_none(_RANGE),
+    "table": or_none(OBJECT),
+    "memory": or_none(OBJECT),
+    "sharpness": or_none(POSITIVE),
 }
 _HISTORY = {
-    "seconds": _SIZE,
-    "ending": _one_of(*ENDINGS),
-    "best_epoch": _or_none(_COUNT),
-    "kept_epoch": _or_none(_COUNT),
-    "steps": _COUNT,
-    "skipped_steps": _COUNT,
-    "rate_cuts": _COUNT,
-    "events": _TEXTS,
+    "seconds": SIZE,
+    "ending": one_of(*ENDINGS),
+    "best_epoch": or_none(COUNT),
+    "kept_epoch": or_none(COUNT),
+    "steps": COUNT,
+    "skipped_steps": COUNT,
+    "rate_cuts": COUNT,
+    "events": TEXTS,
 }
-_MEMORY = {"limit": _COUNT, "is_cut": _BOOL, "n_frozen": _COUNT, "is_closed": _BOOL}
-_OPTIONAL_MEMORY = {"fitted": _SIZE, "n_calls": _COUNT}
+_MEMORY = {"limit": COUNT, "is_cut": BOOL, "n_frozen": COUNT, "is_closed": BOOL}
+_OPTIONAL_MEMORY = {"fitted": SIZE, "n_calls": COUNT}
 OBJECTIVES = {
     "classification": {"classes": _LABELS, "classes_dtype": _LABEL_TYPE},
-    "multi-label": {"n_labels": _COUNT},
+    "multi-label": {"n_labels": COUNT},
     "regression": {
-        "centre": _NUMBERS,
-        "spread": _list_of(_POSITIVE.test, "positive numbers"),
-        "variance": _list_of(_SIZE.test, "numbers, 0 or more"),
-        "is_column": _BOOL,
-        "loss": _one_of(*get_args(RegressionLoss)),
+        "centre": NUMBERS,
+        "spread": list_of(POSITIVE, "positive numbers"),
+        "variance": list_of(SIZE, "numbers, 0 or more"),
+        "is_column": BOOL,
+        "loss": one_of(*get_args(RegressionLoss)),
     },
 }
-_BOUNDS = {"low": _or_none(_NUMBERS), "high": _or_none(_NUMBERS)}
+_BOUNDS = {"low": or_none(NUMBERS), "high": or_none(NUMBERS)}
 # Parameters that are no hyperparameters. The estimators check the others as a fit does.
 PARAMETERS = {
-    "columns": _or_none(_OBJECT),
-    "device": _one_of("auto", "cpu"),
-    "random_state": _or_none(_SEED),
+    "columns": or_none(OBJECT),
+    "device": one_of("auto", "cpu"),
+    "random_state": or_none(_SEED),
 }
-PARAMETERS |= dict.fromkeys(("class_weight", "memory", "max_prototypes"), _ANY)
-PARAMETERS |= dict.fromkeys(("warm_start", "bounded", "verbose"), _ANY)
+PARAMETERS |= dict.fromkeys(("class_weight", "memory", "max_prototypes"), ANY)
+PARAMETERS |= dict.fromkeys(("warm_start", "bounded", "verbose"), ANY)
 
 
 def check_values(header: Mapping[str, Any]) -> None:
     """Raise UnfitError for a value that is missing, or of another kind than it must be."""
-    _check("", header, _HEADER, _OPTIONAL)
-    _check("history.", header["history"], _HISTORY)
-    _check("parameters.", header["parameters"], {}, PARAMETERS)
+    check("", header, _HEADER, _OPTIONAL)
+    check("history.", header["history"], _HISTORY)
+    check("parameters.", header["parameters"], {}, PARAMETERS)
     if header.get("memory") is not None:
-        _check("memory.", header["memory"], _MEMORY, _OPTIONAL_MEMORY)
+        check("memory.", header["memory"], _MEMORY, _OPTIONAL_MEMORY)
     task, described = header["task"], header["objective"]
     bounds = _BOUNDS if task == "regression" else {}
-    _check("objective.", described, OBJECTIVES.get(task, {}), bounds)
+    check("objective.", described, OBJECTIVES.get(task, {}), bounds)
     if task == "classification":
         labels_of(described)
     elif task == "regression":
         _check_targets(described)
-
-
-def _check(
-    where: str, values: Any, rules: Mapping[str, Rule], optional: Mapping[str, Rule] | None = None
-) -> None:
-    if not isinstance(values, dict):
-        raise UnfitError(f"{where.rstrip('.')} is {visible(f'{values!r:.40}')}, not an object")
-    for name, rule in {**rules, **(optional or {})}.items():
-        if name in values and not rule.test(values[name]):
-            raise UnfitError(
-                f"{where}{name} is {visible(f'{values[name]!r:.40}')}, not {rule.text}"
-            )
-        if name in rules and name not in values:
-            raise UnfitError(f"{where}{name} is missing")
 
 
 def labels_of(described: Mapping[str, Any]) -> NDArray[Any]:

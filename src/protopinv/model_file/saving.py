@@ -34,8 +34,7 @@ from protopinv.model_file.header import (
 from protopinv.model_file.packing import pack, unpack
 from protopinv.model_file.rules import DTYPES
 from protopinv.plain import MOST_VALUES, n_values, plain
-from protopinv.tables import Category
-from protopinv.tables.columns import Column
+from protopinv.tables import Category, Column
 from protopinv.train.history import APART, COLUMNS
 
 # Columns of a history are tensors: text would be longer, and a header has its limit.
@@ -264,7 +263,7 @@ def _narrowed(rows: Tensor) -> Tensor:
 def _codes(column: Column, n: int, generator: Generator) -> Tensor:
     share, absent = torch.rand(2, n, generator=generator, dtype=torch.float64)
     if isinstance(column, Category):
-        codes, has_gaps = (share * column.n_values).floor(), column.gaps
+        codes, has_gaps = (share * len(column.values)).floor(), column.gaps
     else:
         codes, has_gaps = column.low + (column.high - column.low) * share, column.flag
         if getattr(column, "boolean", False):

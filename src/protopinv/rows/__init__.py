@@ -1,18 +1,18 @@
 """Rows that need not fit in memory: one protocol, whatever they lie in."""
 
-from protopinv.rows.arrays import ArrayRows, BatchRows, MemoryRows, SparseRows, exact_numbers
-from protopinv.rows.cache import CachedRows, ahead, cached
+from protopinv.rows.arrays import ArrayRows, BatchRows, MemoryRows, exact_numbers
+from protopinv.rows.cache import ahead, cached
 from protopinv.rows.files import ArrowRows, open_rows
 from protopinv.rows.source import (
     Block,
     DerivedRows,
     Piece,
     RowSource,
-    WeightedRows,
     concatenated,
     digest,
     file_keys,
     keys_of,
+    weighted,
 )
 
 __all__ = [
@@ -20,13 +20,10 @@ __all__ = [
     "ArrowRows",
     "BatchRows",
     "Block",
-    "CachedRows",
     "DerivedRows",
     "MemoryRows",
     "Piece",
     "RowSource",
-    "SparseRows",
-    "WeightedRows",
     "ahead",
     "cached",
     "concatenated",
@@ -35,4 +32,5 @@ __all__ = [
     "file_keys",
     "keys_of",
     "open_rows",
+    "weighted",
 ]

@@ -20,12 +20,13 @@ PINNED_FROM = 2**28
 
 
 class ArrayRows(RowSource):
-    """Rows of a matrix, a ``np.memmap`` say, which are converted a piece at a time."""
+    """Rows of a matrix, a ``np.memmap`` or a sparse one say, converted a piece at a time."""
 
     def __init__(
         self, X: Any, y: Any, sample_weight: Any = None, *, memory: int = IN_MEMORY_BYTES
     ) -> None:
         self.X: Any = X if hasattr(X, "shape") else np.asarray(X)
+        self.X = X.tocsr() if hasattr(X, "tocsr") else self.X
         is_list = isinstance(y, list) and bool(y) and all(type(label) is int for label in y)
         self.y = exact_numbers(y) if is_list else np.asarray(y)
         self.weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
@@ -50,7 +51,8 @@ class ArrayRows(RowSource):
         size = max(1, numbers // max(1, self.n_features))
         starts = enumerate(range(0, n, size))
         self.blocks = placed([Block("X", i, min(size, n - first), first) for i, first in starts])
-        self.n_bytes = int(getattr(self.X, "nbytes", 0)) or None
+        arrays: Any = (self.X,) if not hasattr(X, "tocsr") else (self.X.data, self.X.indices)
+        self.n_bytes = sum(int(getattr(array, "nbytes", 0)) for array in arrays) or None
 
     def read(self, block: Block, n_rows: int, *, features: bool = True) -> Iterator[Piece]:
         """Yield slices of the matrix."""
@@ -92,8 +94,9 @@ class ArrayRows(RowSource):
             "numbers": _digest_of(np.concatenate(X), self.y[some], weight),
         }
 
-    def _features(self, rows: slice) -> NDArray[Any]:
-        return np.asarray(self.X[rows])
+    def _features(self, rows: slice) -> Any:
+        X = self.X[rows]
+        return X.toarray() if hasattr(X, "toarray") else np.asarray(X)
 
 
 class MemoryRows(ArrayRows):
@@ -137,20 +140,6 @@ class MemoryRows(ArrayRows):
         }
 
 
-class SparseRows(ArrayRows):
-    """Rows of a scipy sparse matrix, written out a piece at a time."""
-
-    def __init__(
-        self, X: Any, y: Any, sample_weight: Any = None, *, memory: int = IN_MEMORY_BYTES
-    ) -> None:
-        super().__init__(X.tocsr(), y, sample_weight, memory=memory)
-        self.n_bytes = int(self.X.data.nbytes + self.X.indices.nbytes)
-
-    def _features(self, rows: slice) -> NDArray[Any]:
-        dense: NDArray[Any] = self.X[rows].toarray()
-        return dense
-
-
 class BatchRows(RowSource):
     """Rows that a function makes: ``load(i)`` gives (X, y) or (X, y, weight) of batch i.
 
@@ -172,8 +161,7 @@ class BatchRows(RowSource):
     ) -> None:
         self._load = load
         self.memory, self.cache = memory, cache
-        X, y, weight = self._batch(0)
-        self._form = (X.shape[1:], weight is not None)
+        X, y, _ = self._batch(0)
         self.n_features, self.is_column = X.shape[1], y.ndim == 1
         if sizes is None:
             sizes = [len(X), *(len(self._batch(i)[0]) for i in range(1, n_batches))]
@@ -214,16 +202,18 @@ class BatchRows(RowSource):
             )
         X, y = np.asarray(batch[0]), np.asarray(batch[1])
         weight = np.asarray(batch[2], dtype=np.float64) if len(batch) == 3 else None
-        width, has_weight = self._form or (X.shape[1:], weight is not None)
-        if (weight is not None) != has_weight or (weight is not None and len(weight) != len(X)):
+        self._form = self._form or (X.shape[1:], weight is not None)
+        if (
+            X.ndim != 2
+            or len(X) != len(y)
+            or (weight is not None and len(weight) != len(X))
+            or (X.shape[1:], weight is not None) != self._form
+        ):
             raise DataError(
-                "Either all batches have a weight for each row, or none has. Batch "
-                f"{number} differs from those before. Change load(i)."
-            )
-        if X.ndim != 2 or len(X) != len(y) or X.shape[1:] != width:
-            raise DataError(
-                "A batch must be a matrix of rows, all of one width, and a target for each. Batch "
-                f"{number} has X of shape {X.shape} and y of shape {y.shape}. Change load(i)."
+                "A batch must be a matrix of rows, all of one width, with a target for each, and a "
+                f"weight for each row of all batches or for none. Batch {number} has X of shape "
+                f"{X.shape}, y of shape {y.shape} and {'no ' * (weight is None)}weights. Change "
+                "load(i)."
             )
         return X, y, weight
 

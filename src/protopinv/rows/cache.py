@@ -6,11 +6,11 @@ them. The first pass writes rows to a temporary file as they are needed, later o
 
 import math
 import os
-import queue
 import shutil
 import tempfile
-import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -35,9 +35,9 @@ class _Stored(NamedTuple):
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
-    @property
-    def row_bytes(self) -> int:
-        return self.dtype.itemsize * math.prod(self.shape)
+    def offset(self, row: int) -> int:
+        """Where a row begins."""
+        return self.start + row * self.dtype.itemsize * math.prod(self.shape)
 
 
 class CachedRows(DerivedRows):
@@ -61,9 +61,11 @@ class CachedRows(DerivedRows):
         stored = self._blocks.get(block.start)
         if stored is not None:
             for start in range(0, block.n_rows, n_rows):
-                rows = slice(start, min(block.n_rows, start + n_rows))
-                X, y, weight = (part and self._numbers(part, rows) for part in stored)
-                yield Piece(X, self._decoded(y), weight, start)
+                end = min(block.n_rows, start + n_rows)
+                X, y, weight = (part and self._read(part, start, end) for part in stored)
+                if self._labels:
+                    y = np.array(list(self._labels), dtype=object)[y]
+                yield Piece(X, y, weight, start)
             return
         parts: list[_Stored | None] = []
         for piece in self.source.read(block, n_rows, features=features):
@@ -73,37 +75,36 @@ class CachedRows(DerivedRows):
         if features and not self._is_full:
             self._blocks[block.start] = parts
 
-    def _numbers(self, part: _Stored, rows: slice) -> NDArray[Any]:
+    def _read(self, part: _Stored, start: int, end: int) -> NDArray[Any]:
         """Read some rows of an array."""
-        numbers = np.empty((rows.stop - rows.start, *part.shape), part.dtype)
-        view = numbers.reshape(-1).view(np.uint8).data
-        offset, done = part.start + rows.start * part.row_bytes, 0
-        while done < len(view):
-            n = os.preadv(self._file.fileno(), [view[done:]], offset + done)
+        rows = np.empty((end - start, *part.shape), part.dtype)
+        raw, offset = rows.reshape(-1).view(np.uint8).data, part.offset(start)
+        while len(raw):
+            n = os.preadv(self._file.fileno(), [raw], offset)
             if n == 0:
                 raise DataError(
                     "A temporary file of rows must stay whole while training. It is shorter than "
                     "what was written. Check the disk, or set cache=None."
                 )
-            done += n
-        return numbers
+            raw, offset = raw[n:], offset + n
+        return rows
 
     def _store(self, block: Block, piece: Piece, parts: list[_Stored | None]) -> None:
         """Write a piece to its place; the first one makes room for the whole block."""
         arrays = (piece.X, self._encoded(np.asarray(piece.y)), piece.weight)
-        if not parts:
-            for array in arrays:
-                part = None if array is None else _Stored(self._end, array.dtype, array.shape[1:])
-                self._end += 0 if part is None else block.n_rows * part.row_bytes
-                parts.append(part)
+        for array in arrays if not parts else ():
+            part = None if array is None else _Stored(self._end, array.dtype, array.shape[1:])
+            self._end = self._end if part is None else part.offset(block.n_rows)
+            parts.append(part)
         try:
             for array, part in zip(arrays, parts, strict=True):
                 if array is None or part is None:
                     continue
                 raw = np.ascontiguousarray(array, part.dtype).reshape(-1).view(np.uint8).data
-                offset, done = part.start + piece.first * part.row_bytes, 0
-                while done < len(raw):
-                    done += os.pwrite(self._file.fileno(), raw[done:], offset + done)
+                offset = part.offset(piece.first)
+                while len(raw):
+                    n = os.pwrite(self._file.fileno(), raw, offset)
+                    raw, offset = raw[n:], offset + n
         except OSError:
             self._is_full = True
 
@@ -114,9 +115,6 @@ class CachedRows(DerivedRows):
         labels, codes = np.unique(y, return_inverse=True)
         numbers = [self._labels.setdefault(label, len(self._labels)) for label in labels.tolist()]
         return np.array(numbers, dtype=np.int32)[codes]
-
-    def _decoded(self, y: Any) -> Any:
-        return np.array(list(self._labels), dtype=object)[y] if self._labels else y
 
 
 def cached(source: RowSource) -> RowSource:
@@ -148,15 +146,11 @@ def _disk() -> Path | None:
 
 def _is_in_memory(folder: Path) -> bool:
     """Whether files there take memory, as far as Linux tells."""
-    device = folder.stat().st_dev
-    try:
-        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
+    device, mounts = folder.stat().st_dev, Path("/proc/self/mountinfo")
     number = f"{os.major(device)}:{os.minor(device)}"
-    lines = [line.partition(" - ") for line in mounts.splitlines()]
-    kinds = [after.split()[0] for before, _, after in lines if before.split()[2] == number]
-    return any(kind in ("tmpfs", "ramfs") for kind in kinds)
+    lines = mounts.read_text(errors="replace").splitlines() if mounts.is_file() else []
+    types = (line.partition(" - ")[2] for line in lines if line.split()[2] == number)
+    return any(each.startswith(("tmpfs ", "ramfs ")) for each in types)
 
 
 def ahead(items: Iterable[Item], n: int = AHEAD) -> Iterator[Item]:
@@ -164,35 +158,12 @@ def ahead(items: Iterable[Item], n: int = AHEAD) -> Iterator[Item]:
 
     An error comes where its item would have. Who stops early stops the thread too.
     """
-    made: queue.Queue[tuple[list[Item], BaseException | None]] = queue.Queue(n)
-    over = threading.Event()
-
-    def put(items: list[Item], error: BaseException | None = None) -> bool:
-        while not over.is_set():
-            try:
-                made.put((items, error), timeout=0.1)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def work() -> None:
-        try:
-            if all(put([item]) for item in items):
-                put([])
-        except BaseException as error:
-            put([], error)
-
-    thread = threading.Thread(target=work, name="protopinv-read", daemon=True)
-    thread.start()
+    making, end = iter(items), object()
+    reader = ThreadPoolExecutor(1, "protopinv-read")
+    waiting: deque[Future[Any]] = deque(reader.submit(next, making, end) for _ in range(n))
     try:
-        while True:
-            next_items, error = made.get()
-            if error is not None:
-                raise error
-            if not next_items:
-                return
-            yield next_items[0]
+        while (item := waiting.popleft().result()) is not end:
+            waiting.append(reader.submit(next, making, end))
+            yield item
     finally:
-        over.set()
-        thread.join()
+        reader.shutdown(cancel_futures=True)

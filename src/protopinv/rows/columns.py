@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
+from protopinv.optional import Later
 from protopinv.words import MOST_WHOLE_CLASSES, NEARLY_ALL, NUMBER, is_gap, number_of
 
+pa, pc = Later("pyarrow"), Later("pyarrow.compute")
 # Types of a column as Arrow calls them; a column without any value is text to everybody else.
 NOTHING, WHOLE, FLOAT, TRUE_OR_FALSE, TEXT = "null", "int64", "double", "bool", "string"
 UNSIGNED = "uint64"
@@ -41,41 +43,19 @@ def joined(types: Iterable[str]) -> str:
 
 def type_of(column: Any) -> str:
     """Return the type of a column that pyarrow inferred; numbers are finite, and dates are text."""
-    import pyarrow.compute as pc
-
     name = str(column.type)
     if name == FLOAT:
         return FLOAT if pc.all(pc.is_finite(column)).as_py() else TEXT
     return name if name in (NOTHING, WHOLE, TRUE_OR_FALSE) else TEXT
 
 
-def type_of_text(column: Any) -> str:
-    """Return the type of a column of text: all numbers or not."""
-    if column.null_count == len(column):
-        return NOTHING
-    return TEXT if as_floats(column) is None else FLOAT
-
-
 def has_leading_zero(column: Any) -> bool:
     """Whether a column of text has a value such as 007, which is a name and no number."""
-    import pyarrow.compute as pc
-
     return bool(pc.any(pc.match_substring_regex(column, "^" + LEADING_ZERO)).as_py())
-
-
-def may_have_leading_zero(raw: bytes, separator: str) -> bool:
-    """Whether a field of some bytes may begin like 007."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    pattern = rf'(?:^|[\x{ord(separator):02x}\r\n"])' + LEADING_ZERO
-    return bool(pc.match_substring_regex(pa.array([raw], pa.binary()), pattern)[0].as_py())
 
 
 def with_points(column: Any) -> Any:
     """Return text with a point in each decimal that has a comma."""
-    import pyarrow.compute as pc
-
     is_decimal = pc.match_substring_regex(column, DECIMAL_COMMA)
     point = pc.replace_substring(column, ",", ".", max_replacements=1)
     return pc.if_else(is_decimal, point, column)
@@ -83,9 +63,6 @@ def with_points(column: Any) -> Any:
 
 def as_floats(column: Any) -> Any | None:
     """Return text as numbers; None unless every value is one."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     try:
         numbers = pc.cast(pc.utf8_trim_whitespace(column), pa.float64())
     except pa.ArrowInvalid:
@@ -96,8 +73,6 @@ def as_floats(column: Any) -> Any | None:
 
 def decimals(column: Any) -> NDArray[np.int64]:
     """Count the values of a column of text with a decimal comma, and those with a point."""
-    import pyarrow.compute as pc
-
     counts = [
         pc.sum(pc.match_substring_regex(column, form), min_count=0).as_py()
         for form in (DECIMAL_COMMA, DECIMAL_POINT)
@@ -133,11 +108,9 @@ class TargetText:
     different: frozenset[float] = field(default_factory=frozenset)
 
     @classmethod
-    def of(cls, texts: Any, file: str, first: int) -> "TargetText":
-        """Summarize text without blanks around it, from row ``first`` of a file on."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
+    def of(cls, column: Any, file: str, first: int) -> "TargetText":
+        """Summarize a column of text, from row ``first`` of a file on."""
+        texts = without_blanks(column)
         matching = pc.match_substring_regex(texts, f"^(?:{NUMBER.pattern})$")
         digits = pc.if_else(matching, pc.ascii_ltrim(texts, characters="+"), None)
         floats = pc.cast(digits, pa.float64())
@@ -227,9 +200,6 @@ class TargetText:
 
 def _ends(integers: Any) -> tuple[int, int]:
     """Return the least and the largest of whole numbers in text, 0 where there are none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     try:
         ends = pc.min_max(pc.cast(integers, pa.int64())).as_py()
         return ends["min"] or 0, ends["max"] or 0
@@ -238,50 +208,28 @@ def _ends(integers: Any) -> tuple[int, int]:
         return min(each), max(each)
 
 
-def without_blanks(texts: Any) -> Any:
+def without_blanks(column: Any) -> Any:
     """Return text without blanks around it; nothing where none is left."""
-    import pyarrow.compute as pc
-
-    texts = pc.utf8_trim_whitespace(texts)
+    texts = pc.utf8_trim_whitespace(pc.cast(column, pa.string()))
     return pc.if_else(pc.equal(texts, ""), None, texts)
 
 
-def cast_targets(texts: Any, kind: str) -> Any:
-    """Return text without blanks around it as targets of this kind."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+def typed_targets(column: Any, kind: str) -> Any:
+    """Return a column of text as targets of this kind."""
+    texts = without_blanks(column)
     if kind == TRUE_OR_FALSE:
         return pc.equal(pc.utf8_lower(texts), "true")
     if kind not in (FLOAT, WHOLE, UNSIGNED):
         return texts
     digits = pc.ascii_ltrim(texts, characters="+")
-    type_ = {FLOAT: pa.float64(), WHOLE: pa.int64(), UNSIGNED: pa.uint64()}[kind]
     try:
-        return pc.cast(digits, type_)
+        return pc.cast(digits, kind)
     except pa.ArrowInvalid:  # as 3.0, which is below what a float can hold
-        return pc.cast(pc.cast(digits, pa.float64()), type_)
-
-
-class Place(NamedTuple):
-    """A file and the number of a row in it, from which on rows are counted for messages."""
-
-    file: str
-    first: int
-
-    def row(self, number: int) -> str:
-        """Return the number of a row, from 1 on as people count."""
-        return f"{self.first + number + 1:,}"
-
-    def first_gap(self, column: Any) -> str:
-        """Return the number of the first empty row."""
-        return self.row(int(column.is_null().to_numpy(zero_copy_only=False).argmax()))
+        return pc.cast(pc.cast(digits, FLOAT), kind)
 
 
 def plain_type(stored: Any) -> Any:
     """Return the type of a column; text is text, however it is stored."""
-    import pyarrow as pa
-
     plain = stored.value_type if pa.types.is_dictionary(stored) else stored
     is_text = pa.types.is_large_string(plain) or pa.types.is_string_view(plain)
     return pa.string() if is_text else plain
@@ -292,40 +240,38 @@ def is_numeric(name: str) -> bool:
     return name == "bool" or name.startswith(("int", "uint", "float", "double", "half", "decimal"))
 
 
-def label_column(column: Any, name: str, place: Place) -> NDArray[Any]:
-    """Return targets as numpy has them; text without blanks around it."""
-    import pyarrow as pa
-
+def label_column(column: Any, name: str, file: str, first: int) -> NDArray[Any]:
+    """Return targets as numpy has them, from row ``first`` of a file on; text without blanks."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if str(plain_type(column.type)) == TEXT:
         column = without_blanks(column)
     if column.null_count:
         raise DataError(
-            f"Every row needs a target. Column {name!r} of {place.file} is empty in row "
-            f"{place.first_gap(column)}. Fill it or drop the row."
+            f"Every row needs a target. Column {name!r} of {file} is empty in row "
+            f"{first + _first_gap(column):,}. Fill it or drop the row."
         )
     labels: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return labels
 
 
-def number_column(column: Any, name: str, place: Place, rule: str) -> NDArray[Any]:
+def number_column(column: Any, name: str, file: str, first: int, rule: str) -> NDArray[Any]:
     """Return a column as numbers, true as 1; raises DataError for text and for gaps."""
-    import pyarrow as pa
-
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
     if not is_numeric(str(kind)):
-        row, value = _first_text(column)
+        values = enumerate(column.to_pylist())
+        texts = ((row, v) for row, v in values if v is not None and not _is_number(v))
+        row, value = next(texts, (0, column[0].as_py()))
         raise DataError(
-            f"{rule}. Column {name!r} of {place.file} holds {kind} values such as {value!r:.60} "
-            f"in row {place.row(row)}. Encode it as numbers, or drop it."
+            f"{rule}. Column {name!r} of {file} holds {kind} values such as {value!r:.60} "
+            f"in row {first + row + 1:,}. Encode it as numbers, or drop it."
         )
     if column.null_count:
         raise DataError(
-            f"{rule.removesuffix('numbers')}finite numbers. Column {name!r} of {place.file} is "
-            f"empty in row {place.first_gap(column)}. Fill the gap or drop the row."
+            f"{rule.removesuffix('numbers')}finite numbers. Column {name!r} of {file} is "
+            f"empty in row {first + _first_gap(column):,}. Fill the gap or drop the row."
         )
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
@@ -335,10 +281,10 @@ def number_column(column: Any, name: str, place: Place, rule: str) -> NDArray[An
     return numbers.astype(np.float32) if numbers.dtype == np.float16 else numbers
 
 
-def _first_text(column: Any) -> tuple[int, Any]:
-    """Return the row and the first value that is no number."""
-    for row, value in enumerate(column.to_pylist()):
-        is_number = isinstance(value, str) and not np.isnan(number_of(value))
-        if value is not None and not is_number:
-            return row, value
-    return 0, column[0].as_py()
+def _is_number(value: Any) -> bool:
+    return isinstance(value, str) and not np.isnan(number_of(value))
+
+
+def _first_gap(column: Any) -> int:
+    """The number of the first empty row, from 1 on as people count."""
+    return int(column.is_null().to_numpy(zero_copy_only=False).argmax()) + 1

@@ -1,21 +1,20 @@
 """CSV files and others like them: how they are written, what their columns hold, and their rows."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from protopinv.errors import DataError
+from protopinv.optional import Later
 from protopinv.rows import columns as of_columns
 from protopinv.rows.columns import FLOAT, NOTHING, TEXT, WHOLE, TargetText, joined
-from protopinv.rows.formats import FileRows, damage_named, require_names, unreadable
+from protopinv.rows.formats import FileRows, damage_named, require_names, split_names, unreadable
 from protopinv.rows.source import Block, digest
 from protopinv.rows.text import (
     ADVICE,
-    ENCODINGS,
-    LINE_END,
     SEPARATORS,
     Stretch,
     TextFile,
@@ -24,6 +23,10 @@ from protopinv.rows.text import (
     fields_of,
     row_ends,
 )
+
+pa, pc, csv = Later("pyarrow"), Later("pyarrow.compute"), Later("pyarrow.csv")
+# A CSV file has no row groups: it is cut where so many bytes have been read.
+BLOCK_BYTES = 2**24
 
 
 class DelimitedRows(FileRows):
@@ -38,74 +41,57 @@ class DelimitedRows(FileRows):
         name: str,
         place: Path | bytes,
         written: Written,
-        *,
-        targets: Callable[[Sequence[str]], Sequence[str]],
+        targets: Sequence[str],
         as_text: Sequence[str],
-        block_bytes: int,
     ) -> None:
-        super().__init__(place if isinstance(place, Path) else Path(name), name, 0)
-        self._written, self._block_bytes = written, block_bytes
-        self._as_text, self._commas = frozenset(as_text), frozenset[str]()
+        super().__init__(name)
+        self._written = written
+        self._as_text = frozenset(as_text)
         self._text = TextFile(name, place, written.encoding)
-        self._scan_in_any_encoding(targets)
-
-    def has_gaps(self, column: str) -> bool:
-        """Whether a row is empty there."""
-        return column in self._gaps
+        for encoding in self._text.encodings:
+            self._text.encoding = encoding
+            try:
+                self._scan(targets)
+            except WrongEncodingError as error:
+                if encoding == self._text.encodings[-1]:
+                    line = self._text.line_at(error.offset)
+                    raise DataError(
+                        f"A table must be written in its encoding. Line {line:,} of {name} is not "
+                        f"in {written.encoding or encoding}. Say which it is: encoding=NAME."
+                    ) from None
+            else:
+                break
+        if not (written.encoding or encoding == "utf-8"):
+            said = encoding.removesuffix("-le").removesuffix("-be")
+            self.said = (f"read {name} as {said}", *self.said)
 
     def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield record batches of a stretch."""
-        import pyarrow as pa
-
         as_text = {*self.labels, *self._as_text, *self._commas}
-        types = {name: TEXT if name in as_text else self.kind(name) for name in columns}
+        types = {name: TEXT if name in as_text else self.types[name] for name in columns}
         with damage_named(self.name):
-            table = self._parsed(self._stretch(block.number), columns, types)
+            table = self._parsed(self._text.read(*self._cuts[block.number]), columns, types)
         parts = [self._finished(table[name], name) for name in columns]
         one = pa.table(parts, names=list(columns)).combine_chunks()
         yield from one.to_batches(max_chunksize=rows)
 
     def digest(self) -> str:
         """Return a hash of the first bytes of every stretch, and of how they are read."""
-        starts = (self._text.raw(start, min(end, start + 4096)) for start, end in self._cuts)
-        return digest(*starts, f"{self._separator} {self._text.encoding}".encode())
+        return digest(*self._starts, f"{self._separator} {self._text.encoding}".encode())
 
-    def _stretch(self, number: int) -> Stretch:
-        """Read a stretch once more."""
-        start, end = self._cuts[number]
-        return Stretch(start, end, self._text.read(start, end))
-
-    def _scan_in_any_encoding(self, targets: Callable[[Sequence[str]], Sequence[str]]) -> None:
-        """Find what there is to know of the file, in the first encoding that fits all of it."""
-        certain = self._text.is_certain
-        for encoding in [self._text.encoding] if certain else ENCODINGS:
-            self._text.encoding = encoding
-            try:
-                self._scan(targets)
-            except WrongEncodingError as error:
-                if certain:
-                    line = self._text.line_at(error.offset)
-                    raise DataError(
-                        f"A table must be written in its encoding. Line {line:,} of {self.name} "
-                        f"is not in {self._written.encoding or encoding}. Say which it "
-                        "is: encoding=NAME."
-                    ) from None
-            else:
-                break
-        if not (self._written.encoding or encoding == "utf-8"):
-            said = encoding.removesuffix("-le").removesuffix("-be")
-            self.said = (f"read {self.name} as {said}", *self.said)
-
-    def _scan(self, targets: Callable[[Sequence[str]], Sequence[str]]) -> None:
+    def _scan(self, targets: Sequence[str]) -> None:
         """One pass over all rows, and one more where decimals may have commas."""
         start = self._read_header()
-        names = self.columns
-        self.labels = {name: TargetText() for name in targets(names) if name in names}
-        self._gaps, self._lengths, maybe = set[str](), [], set[str]()
+        names = list(self.types)
+        self.labels = {name: TargetText() for name in split_names(targets, names) if name in names}
+        self.lengths, self.gaps, self._commas = [], set(), frozenset[str]()
         self._cuts: list[tuple[int, int]] = []
-        for stretch in self._text.stretches(start, self._block_bytes, self._separator):
+        self._starts: list[bytes] = []
+        maybe = set[str]()
+        for stretch in self._text.stretches(start, BLOCK_BYTES, self._separator):
             self._look(stretch, maybe)
             self._cuts.append((stretch.start, stretch.end))
+            self._starts.append(digest(stretch.raw[:4096]).encode())
             self.n_bytes = stretch.end
         if maybe:
             self._decide_commas([name for name in names if name in maybe])
@@ -113,6 +99,7 @@ class DelimitedRows(FileRows):
 
     def _read_header(self) -> int:
         """Take the names of columns from the first row; return where the second one begins."""
+        self.n_bytes = 0
         first = self._text.header(self._written.separator)
         if first is None:
             raise DataError(
@@ -120,7 +107,9 @@ class DelimitedRows(FileRows):
                 f"{self.name} is empty. Check the file."
             )
         line = first.raw.decode().rstrip("\r\n")
-        self._separator = self._written.separator or _separator(line)
+        bare = re.sub(r'"[^"]*"', "", line)
+        # what stands most often between the names; a comma where nothing does
+        self._separator = self._written.separator or max(SEPARATORS, key=bare.count)
         names = fields_of(line, self._separator)
         nameless = [place for place, name in enumerate(names, 1) if not name.strip()]
         for place in nameless:
@@ -135,30 +124,29 @@ class DelimitedRows(FileRows):
 
     def _look(self, stretch: Stretch, maybe: set[str]) -> None:
         """What some rows hold; columns whose decimals may have commas are added to ``maybe``."""
-        names, text = self.columns, {*self.labels, *self._as_text}
-        table = self._parsed(stretch, names, {name: TEXT for name in names if name in text})
+        text = {*self.labels, *self._as_text}
+        table = self._parsed(stretch, self.types, {n: TEXT for n in self.types if n in text})
         zeros = self._with_leading_zeros(stretch, table)
-        for name in names:
+        for name, so_far in self.types.items():
             column = table[name]
             if column.null_count:
-                self._gaps.add(name)
-            if self.types[name] != TEXT:
-                is_text = name in zeros or name in self._as_text
-                kind = TEXT if is_text else of_columns.type_of(column)
-                self.types[name] = joined([self.types[name], kind])
+                self.gaps.add(name)
+            is_text = name in zeros or name in self._as_text
+            self.types[name] = joined([so_far, TEXT if is_text else of_columns.type_of(column)])
             may = self._separator != "," and str(column.type) == TEXT and name not in maybe
             if may and of_columns.decimals(column)[0]:
                 maybe.add(name)
         for name in self.labels:
-            texts = self._target(table[name])
-            self.labels[name] += TargetText.of(texts, self.name, sum(self._lengths))
-        self._lengths.append(len(table))
+            texts = self._finished(table[name], name)
+            self.labels[name] += TargetText.of(texts, self.name, self.n_rows)
+        self.lengths.append(len(table))
 
     def _with_leading_zeros(self, stretch: Stretch, table: Any) -> set[str]:
         """Columns of numbers with something like 007, which is a name."""
-        if not of_columns.may_have_leading_zero(stretch.raw, self._separator):
+        field = rf'(?:^|[\x{ord(self._separator):02x}\r\n"])' + of_columns.LEADING_ZERO
+        if not pc.match_substring_regex(pa.array([stretch.raw], pa.binary()), field)[0].as_py():
             return set()
-        names = [name for name in self.columns if str(table[name].type) in (WHOLE, FLOAT)]
+        names = [name for name in self.types if str(table[name].type) in (WHOLE, FLOAT)]
         texts = self._parsed(stretch, names, dict.fromkeys(names, TEXT)) if names else table
         return {name for name in names if of_columns.has_leading_zero(texts[name])}
 
@@ -166,22 +154,22 @@ class DelimitedRows(FileRows):
         """Find the columns that have more decimals with a comma than with a point."""
         counts = {name: np.zeros(2, dtype=np.int64) for name in names}
         types = dict.fromkeys(names, NOTHING)
-        for number in range(len(self._cuts)):
-            table = self._parsed(self._stretch(number), names, dict.fromkeys(names, TEXT))
+        for cut in self._cuts:
+            table = self._parsed(self._text.read(*cut), names, dict.fromkeys(names, TEXT))
             for name in names:
                 counts[name] += of_columns.decimals(table[name])
-                kind = of_columns.type_of_text(of_columns.with_points(table[name]))
-                types[name] = joined([types[name], kind])
+                texts = of_columns.with_points(table[name])
+                if texts.null_count < len(texts):
+                    kind = TEXT if of_columns.as_floats(texts) is None else FLOAT
+                    types[name] = joined([types[name], kind])
         self._commas = frozenset(name for name in names if counts[name][0] > counts[name][1])
         self.types |= {name: types[name] for name in self._commas - self._as_text}
         if self._commas:
             self.said = (*self.said, f"read {self.name} with commas in its decimals")
 
-    def _parsed(self, stretch: Stretch, names: Sequence[str], types: Mapping[str, str]) -> Any:
+    def _parsed(self, stretch: Stretch, names: Iterable[str], types: Mapping[str, str]) -> Any:
         """Some columns of a stretch; those without a type have what Arrow finds."""
-        from pyarrow import ArrowInvalid, csv, py_buffer
-
-        raw, columns = stretch.raw, self.columns
+        raw, columns = stretch.raw, list(self.types)
         options = {
             "read_options": csv.ReadOptions(column_names=columns, block_size=len(raw) + 1),
             "parse_options": csv.ParseOptions(
@@ -201,8 +189,8 @@ class DelimitedRows(FileRows):
             ),
         }
         try:
-            return csv.read_csv(py_buffer(raw), **options)
-        except ArrowInvalid as error:
+            return csv.read_csv(pa.py_buffer(raw), **options)
+        except pa.ArrowInvalid as error:
             raise self._unreadable(stretch, error) from error
 
     def _unreadable(self, stretch: Stretch, error: Exception) -> DataError:
@@ -212,7 +200,7 @@ class DelimitedRows(FileRows):
             row = raw[begin:end].decode().rstrip("\r\n")
             fields = len(fields_of(row, self._separator)) if row else n
             if fields != n:
-                line = self._text.line_at(stretch.start) + len(LINE_END.findall(raw[:begin]))
+                line = self._text.line_at(stretch.start, raw[:begin])
                 return DataError(
                     f"Every line of a table must have as many fields as the first. Line {line:,} "
                     f"of {self.name} has {fields} between {self._separator!r}, the first has {n}. "
@@ -222,34 +210,24 @@ class DelimitedRows(FileRows):
         return unreadable(self.name, error)
 
     def _finished(self, column: Any, name: str) -> Any:
-        """A column that pyarrow read, as its type says."""
-        if name in self.labels:
-            return self._target(column)
-        if name not in self._commas:
+        """A column that pyarrow read, as its type says; targets are text, with decimal points."""
+        if name not in self.labels and name not in self._commas:
             return column
-        texts = of_columns.with_points(column)
-        return of_columns.as_floats(texts) if self.types[name] == FLOAT else texts
-
-    def _target(self, column: Any) -> Any:
-        """Targets as text without blanks around it; nothing where none is left."""
-        import pyarrow.compute as pc
-
-        column = column if self._separator == "," else of_columns.with_points(column)
-        return of_columns.without_blanks(pc.cast(column, TEXT))
+        texts = pc.cast(column, TEXT)
+        texts = texts if self._separator == "," else of_columns.with_points(texts)
+        is_float = name not in self.labels and self.types[name] == FLOAT
+        return of_columns.as_floats(texts) if is_float else texts
 
 
 def share_types(files: Sequence[FileRows]) -> None:
-    """Let files of text have the types that hold the values of all of them."""
+    """Let files of text have the types that hold the values of all of them.
+
+    A column without any value is text.
+    """
     texts = [file for file in files if isinstance(file, DelimitedRows)]
     for name in {name: None for file in texts for name in file.types}:
         there = [file for file in texts if name in file.types]
         labels = [file.labels[name] for file in there if name in file.labels]
-        kind = joined(file.types[name] for file in there)
+        kind = TargetText.total(labels).kind if labels else joined(f.types[name] for f in there)
         for file in there:
-            file.types[name] = TargetText.total(labels).kind if labels else kind
-
-
-def _separator(line: str) -> str:
-    """What stands most often between the names of the columns."""
-    bare = re.sub(r'"[^"]*"', "", line)
-    return max(SEPARATORS, key=bare.count) if any(s in bare for s in SEPARATORS) else ","
+            file.types[name] = TEXT if kind == NOTHING else kind

@@ -2,7 +2,7 @@
 
 import copy
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -11,37 +11,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
-from protopinv.optional import require
+from protopinv.optional import Later, require
 from protopinv.rows.columns import (
-    Place,
     TargetText,
-    cast_targets,
     is_numeric,
     label_column,
     number_column,
     plain_type,
-    without_blanks,
+    typed_targets,
 )
 from protopinv.rows.delimited import DelimitedRows, share_types
-from protopinv.rows.formats import FileRows, IpcRows, ParquetRows, damage_named
+from protopinv.rows.formats import FileRows, IpcRows, ParquetRows, damage_named, split_names
 from protopinv.rows.source import IN_MEMORY_BYTES, Block, Piece, RowSource, placed
 from protopinv.rows.text import Written
 from protopinv.words import hint
 
-SUFFIXES = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".csv.gz": "csv",
-    ".tsv.gz": "csv",
-    ".txt.gz": "csv",
+pa = Later("pyarrow")
+# How names of files end, by their formats.
+ENDINGS = {
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".feather"),
+    "csv": (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz"),
 }
-# A CSV file has no row groups: it is cut where so many bytes have been read.
-CSV_BLOCK_BYTES = 2**24
 # Rows are taken from a file about so many at a time, whatever is asked for.
 LEAST_ROWS = 1_024
 # A table that comes from another program.
@@ -73,16 +64,14 @@ def open_rows(
     files anew for every pass.
     """
     targets = [target] if isinstance(target, str) else list(target)
-    files, root = _files(Path(path))
     rows = ArrowRows(
-        files,
+        Path(path),
         targets,
         weight=weight,
         features=features,
         drop=drop,
         as_text=as_text,
         written=Written(separator, encoding),
-        root=root,
         memory=memory,
         cache=cache,
     )
@@ -97,7 +86,9 @@ def open_rows(
 
 
 class ArrowRows(RowSource):
-    """The rows of some files, all with the same columns; ``said`` is what a user should hear.
+    """The rows of a file, or of all files in a folder, which have the same columns.
+
+    ``said`` is what a user should hear of how they are read.
 
     ``targets`` and ``weight`` name columns; ``features`` are all others, unless they are named.
     Features that are ``left_out`` of a model may be missing. They come as tables of Arrow where
@@ -109,7 +100,7 @@ class ArrowRows(RowSource):
 
     def __init__(
         self,
-        files: Sequence[Path],
+        path: Path,
         targets: Sequence[str],
         *,
         features: Sequence[str] | None = None,
@@ -118,45 +109,40 @@ class ArrowRows(RowSource):
         weight: str | None = None,
         as_text: Sequence[str] = (),
         written: Written | None = None,
-        root: Path | None = None,
         memory: int = IN_MEMORY_BYTES,
         cache: str | Path | None = "auto",
     ) -> None:
         require("pyarrow", extra="table", why="Reading a table")
         self._as_text, self.memory, self.cache = frozenset(as_text), memory, cache
+        root = path if path.is_dir() else path.parent
         opened = [
-            _opened(
-                path,
-                str(path if root is None else path.relative_to(root)),
-                written or Written(),
-                targets=lambda columns: split_names(targets, columns),
-                as_text=as_text,
-            )
-            for path in files
+            _opened(file, str(file.relative_to(root)), written or Written(), targets, as_text)
+            for file in _files(path)
         ]
         share_types(opened)
         self._files = {file.name: file for file in opened}
         # a file without rows may not know its types
         first = next((file for file in opened if file.n_rows), opened[0])
         self._weights = [] if weight is None else [weight]
-        self.target_names = tuple(split_names(targets, first.columns))
+        self.target_names = tuple(split_names(targets, list(first.types)))
         self.is_column = len(self.target_names) == 1
-        self._absent = [name for name in left_out if name not in first.columns]
-        self.names = self._features_of(first, features, split_names(drop, first.columns))
+        if features is not None:
+            features = [n for n in features if n in first.types or n not in left_out]
+        self.names = self._features_of(first, features, split_names(drop, list(first.types)))
         self.n_features = len(self.names)
         self.blocks = placed([block for file in opened for block in file.blocks()])
         self.n_bytes = sum(file.n_bytes for file in opened)
         self.said = tuple(dict.fromkeys(chain.from_iterable(file.said for file in opened)))
-        present = [name for name in self.names if name not in self._absent]
-        self._require_alike(first, [*present, *self.target_names, *self._weights])
-        plain = not self._absent and all(is_numeric(first.kind(name)) for name in self.names)
+        self._require_alike(first, [*self.names, *self.target_names, *self._weights])
         # numbers with gaps are no numbers yet
-        self.is_framed = not plain or any(f.has_gaps(name) for f in opened for name in present)
-        labels = {
+        self.is_framed = not all(is_numeric(first.types[name]) for name in self.names) or any(
+            name in file.gaps for file in opened for name in self.names
+        )
+        self._labels = {
             name: TargetText.total(file.labels.get(name, TargetText()) for file in opened)
             for name in self.target_names
+            if any(name in file.labels for file in opened)
         }
-        self._labels = {name: text for name, text in labels.items() if text != TargetText()}
 
     def _features_of(
         self, file: FileRows, features: Sequence[str] | None, drop: Sequence[str]
@@ -167,6 +153,7 @@ class ArrowRows(RowSource):
             (self.target_names, "The target must be a column of the table", drop),
             (self._weights, "The weight must be a column of the table", self.target_names),
             (drop, "A column to drop must be in the table", used),
+            (features or (), "Every feature must be a column", ()),
         ):
             _require_columns(file, names, rule, others)
         both = [name for name in drop if name in used]
@@ -176,9 +163,7 @@ class ArrowRows(RowSource):
                 "is to be dropped. Leave it out of one of them."
             )
         if features is None:
-            features = [name for name in file.columns if name not in {*used, *drop}]
-        present = [name for name in features if name not in self._absent]
-        _require_columns(file, present, "Every feature must be a column")
+            features = [name for name in file.types if name not in {*used, *drop}]
         n_rows = sum(each.n_rows for each in self._files.values())
         if not features or n_rows == 0:
             raise DataError(
@@ -192,7 +177,7 @@ class ArrowRows(RowSource):
         for file in self._files.values():
             _require_columns(file, names, "All files must have the same columns")
             for column in names:
-                kind, other = first.kind(column), file.kind(column)
+                kind, other = first.types[column], file.types[column]
                 if file.n_rows and kind != other:
                     raise DataError(
                         f"All files must have the same columns. {column!r} is {kind} in "
@@ -213,17 +198,17 @@ class ArrowRows(RowSource):
 
     def read(self, block: Block, n_rows: int, *, features: bool = True) -> Iterator[Piece]:
         """Yield some rows of a block at a time, as numbers or as tables of Arrow."""
-        present = [name for name in self.names if name not in self._absent]
         # a target may be a feature, too
-        columns = [*present * features, *self.target_names, *self._weights]
+        columns = [*self.names * features, *self.target_names, *self._weights]
         columns, done = list(dict.fromkeys(columns)), 0
         for batch in self._files[block.file].read(block, columns, max(LEAST_ROWS, n_rows)):
-            place = Place(block.file, block.first + done)
-            y, weight = self._targets_of(batch, place), None
-            if self._weights:
-                name, rule = self._weights[0], "Weights must be numbers"
-                weight = number_column(batch.column(name), name, place, rule).astype(np.float64)
-            yield Piece(self._features(batch, place, features=features), y, weight, done)
+            place = block.file, block.first + done
+            y, weight = self._targets(batch, place), None
+            for name in self._weights:
+                column = number_column(batch.column(name), name, *place, "Weights must be numbers")
+                weight = column.astype(np.float64)
+            X = self._features(batch, place) if features else np.empty((batch.num_rows, 0))
+            yield Piece(X, y, weight, done)
             done += batch.num_rows
         if done != block.n_rows:
             raise DataError(
@@ -244,30 +229,26 @@ class ArrowRows(RowSource):
             "files": files,
         }
 
-    def _targets_of(self, batch: Any, place: Place) -> NDArray[Any]:
+    def _targets(self, batch: Any, place: tuple[str, int]) -> NDArray[Any]:
         """Labels in a list where there is one target, and otherwise columns of numbers."""
-        import pyarrow as pa
-
         parts = []
         for name in self.target_names:
             column = batch.column(name)
             if name in self._labels and name not in self._as_text:
                 # text that is numbers or truth in all rows of all files becomes that
-                texts = without_blanks(column.cast(pa.string()))
-                column = cast_targets(texts, self._labels[name].kind)
+                column = typed_targets(column, self._labels[name].kind)
             if self.is_column:
-                return label_column(column, name, place)
-            parts.append(number_column(column, name, place, "Several targets must be numbers"))
+                return label_column(column, name, *place)
+            parts.append(number_column(column, name, *place, "Several targets must be numbers"))
         return np.column_stack([np.empty((batch.num_rows, 0)), *parts])
 
-    def _features(self, batch: Any, place: Place, *, features: bool) -> Any:
+    def _features(self, batch: Any, place: tuple[str, int]) -> Any:
         """A table of Arrow, or a matrix of the type that holds all columns."""
-        if not features:
-            return np.empty((batch.num_rows, 0))
         if self.is_framed:
-            return self._table(batch)
+            table = pa.Table.from_batches([batch]).select(list(self.names))
+            return table.cast(pa.schema([(f.name, plain_type(f.type)) for f in table.schema]))
         columns = [
-            number_column(batch.column(name), name, place, "Features must be numbers")
+            number_column(batch.column(name), name, *place, "Features must be numbers")
             for name in self.names
         ]
         X = np.empty((len(batch), len(columns)), np.result_type(*{c.dtype for c in columns}))
@@ -275,40 +256,25 @@ class ArrowRows(RowSource):
             X[:, number] = column
         return X
 
-    def _table(self, batch: Any) -> Any:
-        """All features; those that are absent are empty."""
-        import pyarrow as pa
-
-        table = pa.Table.from_batches([batch])
-        for name in self._absent:
-            table = table.append_column(name, pa.nulls(len(table), pa.string()))
-        table = table.select(list(self.names))
-        return table.cast(pa.schema([(f.name, plain_type(f.type)) for f in table.schema]))
-
 
 def format_of(path: Path) -> str | None:
     """Return the format of a file by the ending of its name: parquet, arrow or csv."""
     name = path.name.lower()
-    return next((kind for ending, kind in SUFFIXES.items() if name.endswith(ending)), None)
+    return next((kind for kind, endings in ENDINGS.items() if name.endswith(endings)), None)
 
 
 def _opened(
-    path: Path,
-    name: str,
-    written: Written,
-    *,
-    targets: Callable[[Sequence[str]], Sequence[str]],
-    as_text: Sequence[str],
+    path: Path, name: str, written: Written, targets: Sequence[str], as_text: Sequence[str]
 ) -> FileRows:
     """A file in the format that its name says; raises DataError for what cannot be read.
 
-    Of text, ``targets`` says which columns are targets, and ``as_text`` stay what is written.
+    Of text, columns ``as_text`` stay what is written.
     """
     kind = "csv" if path == STDIN else format_of(path)
     if kind is None:
+        others = [each for each in chain(*ENDINGS.values()) if each not in (".csv", ".parquet")]
         raise DataError(
-            "A table must be a .csv or .parquet file, or one of "
-            f"{', '.join(name for name in SUFFIXES if name not in ('.csv', '.parquet'))}. Got "
+            f"A table must be a .csv or .parquet file, or one of {', '.join(others)}. Got "
             f"{path.name}. Convert or rename it."
         )
     if path != STDIN and path.stat().st_size == 0:
@@ -318,33 +284,33 @@ def _opened(
     if kind == "csv":
         place = sys.stdin.buffer.read() if path == STDIN else path
         name = "stdin" if path == STDIN else name
-        options: dict[str, Any] = {"targets": targets, "as_text": as_text}
         with damage_named(name):
-            return DelimitedRows(name, place, written, block_bytes=CSV_BLOCK_BYTES, **options)
+            return DelimitedRows(name, place, written, targets, as_text)
     if written.separator or written.encoding:
         raise DataError(
             f"A separator and an encoding are of CSV files. {path.name} is {kind}. Leave them out."
         )
-    file = (ParquetRows if kind == "parquet" else IpcRows)(path, name)
-    file.look_at_targets(targets(file.columns))
-    return file
+    return (ParquetRows if kind == "parquet" else IpcRows)(path, name, targets)
 
 
-def _files(path: Path) -> tuple[list[Path], Path]:
-    """The files at a path, and the folder in which they have their names."""
-    if path.is_file():
-        return [path], path.parent
+def _files(path: Path) -> list[Path]:
+    """The file at a path, or the files of the folder there."""
+    if path == STDIN or path.is_file():
+        return [path]
     if not path.is_dir():
         raise DataError(
             f"Rows must be in a file or a folder of files. There is no {path}. Check the path."
         )
-    files = sorted(file for file in path.rglob("*") if _is_data(file, path))
+    files = sorted(file for file in path.rglob("*") if format_of(file) and file.is_file())
+    # names that begin with a dot or an underscore are what tools leave in folders of data
+    parts = {file: file.relative_to(path).parts for file in files}
+    files = [file for file in files if not any(part[0] in "._" for part in parts[file])]
     # beside other files of data a .txt file says what they are
     files = [file for file in files if not file.name.lower().endswith((".txt", ".txt.gz"))] or files
     if not files:
         raise DataError(
-            f"A folder of rows must hold {', '.join(SUFFIXES)} files. {path} holds none. Check the "
-            "path."
+            f"A folder of rows must hold {', '.join(chain(*ENDINGS.values()))} files. {path} holds "
+            "none. Check the path."
         )
     kinds = {str(format_of(file)) for file in files}
     if len(kinds) > 1:
@@ -352,30 +318,14 @@ def _files(path: Path) -> tuple[list[Path], Path]:
             f"A folder of rows must hold files of one kind. {path} holds "
             f"{' and '.join(sorted(kinds))} files. Name one of them, or move the others."
         )
-    return files, path
-
-
-def _is_data(file: Path, root: Path) -> bool:
-    """Not what tools keep in folders of data: names that begin with a dot or an underscore."""
-    parts = file.relative_to(root).parts
-    hidden = any(part.startswith((".", "_")) for part in parts)
-    return format_of(file) is not None and file.is_file() and not hidden
-
-
-def split_names(names: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Return names as they are where a column is called so, and else what lies between commas."""
-    each: list[str] = []
-    for name in names:
-        parts = [part.strip() for part in name.split(",")]
-        each += [name] if name in columns else [part for part in parts if part] or [name]
-    return each
+    return files
 
 
 def _require_columns(
     file: FileRows, names: Sequence[str], rule: str, used: Sequence[str] = ()
 ) -> None:
     """Raise DataError for a name that is no column; none of those ``used`` is meant."""
-    there = file.columns
+    there = list(file.types)
     missing = [name for name in names if name not in there]
     if missing:
         few = ", ".join(map(repr, there[:8])) + (", ..." if len(there) > 8 else "")

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from protopinv.errors import DataError, ProtoPINVError
-from protopinv.rows.columns import NOTHING, TEXT, TargetText, plain_type, without_blanks
+from protopinv.optional import Later
+from protopinv.rows.columns import NOTHING, TEXT, TargetText, plain_type
 from protopinv.rows.source import Block, digest
 
+pa, pq = Later("pyarrow"), Later("pyarrow.parquet")
 # Rows of a target that are looked at together.
 LOOKED_AT = 2**17
 
@@ -19,45 +21,62 @@ LOOKED_AT = 2**17
 class FileRows(ABC):
     """One file: its columns and their types, where its blocks begin, and their record batches.
 
-    ``said`` is what a user should hear of how it is read, ``labels`` what targets of text hold.
+    ``lengths`` are the rows of each block, ``gaps`` the columns that are known to be empty in some
+    rows, ``labels`` what targets of text hold, and ``said`` is what a user should hear of how the
+    file is read.
     """
 
-    said: tuple[str, ...] = ()
-
-    def __init__(self, path: Path, name: str, n_bytes: int) -> None:
-        self.path, self.name, self.n_bytes = path, name, n_bytes
+    def __init__(self, name: str, n_bytes: int = 0) -> None:
+        self.name, self.n_bytes = name, n_bytes
         self.types: dict[str, str] = {}
+        self.lengths: list[int] = []
+        self.gaps: set[str] = set()
         self.labels: dict[str, TargetText] = {}
-        self._lengths: list[int] = []
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns, in order."""
-        return list(self.types)
-
-    def kind(self, column: str) -> str:
-        """Return the type of a column, by its name; a column without any value is text."""
-        kind = self.types[column]
-        return TEXT if kind == NOTHING else kind
+        self.said: tuple[str, ...] = ()
 
     @property
     def n_rows(self) -> int:
         """Rows of all blocks."""
-        return sum(self._lengths)
+        return sum(self.lengths)
 
     def blocks(self) -> list[Block]:
         """Return the blocks of the file, in order."""
-        starts = accumulate(self._lengths, initial=0)
-        parts = enumerate(zip(self._lengths, starts, strict=False))
-        return [Block(self.name, number, n_rows, first) for number, (n_rows, first) in parts]
-
-    @abstractmethod
-    def has_gaps(self, column: str) -> bool:
-        """Whether the column is empty in some rows, as far as that is known."""
+        starts = enumerate(zip(self.lengths, accumulate(self.lengths, initial=0), strict=False))
+        return [Block(self.name, number, n_rows, first) for number, (n_rows, first) in starts]
 
     @abstractmethod
     def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield record batches of a block, each of at most so many rows."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Return a hash of some bytes of the file."""
+
+
+class TypedFile(FileRows):
+    """A file that knows the types of its columns."""
+
+    def __init__(self, path: Path, name: str, targets: Sequence[str]) -> None:
+        super().__init__(name, path.stat().st_size)
+        self.path = path
+        with damage_named(name, Exception):
+            schema = self._opened()
+        require_names(schema.names, name)
+        types = {each.name: str(plain_type(each.type)) for each in schema}
+        self.types = {column: TEXT if kind == NOTHING else kind for column, kind in types.items()}
+        for target in split_names(targets, schema.names):
+            # what is stored as categories are names
+            if types.get(target) != TEXT or pa.types.is_dictionary(schema.field(target).type):
+                continue
+            self.labels[target] = TargetText.total(
+                TargetText.of(batch.column(0), name, block.first + place * LOOKED_AT)
+                for block in self.blocks()
+                for place, batch in enumerate(self.read(block, [target], LOOKED_AT))
+            )
+
+    @abstractmethod
+    def _opened(self) -> Any:
+        """Learn the lengths of all blocks and what has gaps, and return the schema."""
 
     def digest(self) -> str:
         """Return a hash of the end of the file, where formats keep their table of contents."""
@@ -66,62 +85,24 @@ class FileRows(ABC):
             return digest(file.read())
 
 
-class _TypedFile(FileRows):
-    """A file that knows the types of its columns."""
-
-    def __init__(self, path: Path, name: str) -> None:
-        super().__init__(path, name, path.stat().st_size)
-        with damage_named(name, Exception):
-            self._schema = self._opened()
-        require_names(self._schema.names, name)
-        self.types = {each.name: str(plain_type(each.type)) for each in self._schema}
-
-    @abstractmethod
-    def _opened(self) -> Any:
-        """Learn the lengths of all blocks, and return the schema."""
-
-    def look_at_targets(self, names: Sequence[str]) -> None:
-        """Summarize targets of text; what is stored as categories are names."""
-        import pyarrow as pa
-
-        for name in names:
-            is_text = self.types.get(name) == TEXT
-            if not is_text or pa.types.is_dictionary(self._schema.field(name).type):
-                continue
-            self.labels[name] = TargetText()
-            for block in self.blocks():
-                for place, batch in enumerate(self.read(block, [name], LOOKED_AT)):
-                    texts = without_blanks(batch.column(0).cast(pa.string()))
-                    first = block.first + place * LOOKED_AT
-                    self.labels[name] += TargetText.of(texts, self.name, first)
-
-
-class ParquetRows(_TypedFile):
+class ParquetRows(TypedFile):
     """A Parquet file, a row group at a time."""
 
     def _opened(self) -> Any:
-        import pyarrow.parquet as pq
-
         with pq.ParquetFile(self.path) as file:
-            self._metadata = file.metadata
-            numbers = range(self._metadata.num_row_groups)
-            self._lengths = [self._metadata.row_group(number).num_rows for number in numbers]
-            return file.schema_arrow
-
-    def has_gaps(self, column: str) -> bool:
-        """By the statistics of its row groups; without these a gap is found when it is read."""
-        place = self.columns.index(column)
-        if self._metadata.num_columns != len(self.columns):
-            return False  # columns within columns
-        with damage_named(self.name, Exception):
-            groups = (self._metadata.row_group(n) for n in range(len(self._lengths)))
-            each = (group.column(place).statistics for group in groups)
-            return any(s is not None and s.has_null_count and s.null_count for s in each)
+            schema, metadata = file.schema_arrow, file.metadata
+        is_flat = metadata.num_columns == len(schema)  # no columns within columns
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            self.lengths.append(group.num_rows)
+            for place, name in enumerate(schema.names if is_flat else ()):
+                # without statistics a gap is found when it is read
+                known = group.column(place).statistics
+                if known is not None and known.has_null_count and known.null_count:
+                    self.gaps.add(name)
+        return schema
 
     def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield record batches of a row group."""
-        import pyarrow.parquet as pq
-
         # opened anew for every block: a thread of its own reads it, and many files stay closed
         with (
             damage_named(self.name, Exception),
@@ -132,36 +113,27 @@ class ParquetRows(_TypedFile):
             )
 
 
-class IpcRows(_TypedFile):
+class IpcRows(TypedFile):
     """An Arrow file, a record batch at a time."""
 
     def _opened(self) -> Any:
-        self._gaps = set[str]()
-        with self._file() as file:
-            for number in range(file.num_record_batches):
-                batch = file.get_batch(number)
-                self._lengths.append(batch.num_rows)
+        with pa.memory_map(str(self.path)) as mapped, pa.ipc.open_file(mapped) as file:
+            for batch in map(file.get_batch, range(file.num_record_batches)):
+                self.lengths.append(batch.num_rows)
                 columns = zip(batch.schema.names, batch.columns, strict=True)
-                self._gaps |= {column for column, values in columns if values.null_count}
+                self.gaps |= {name for name, values in columns if values.null_count}
             return file.schema
-
-    def has_gaps(self, column: str) -> bool:
-        """Whether it is empty in a row of any batch."""
-        return column in self._gaps
 
     def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield slices of a record batch."""
-        with damage_named(self.name, Exception), self._file() as file:
+        with (
+            damage_named(self.name, Exception),
+            pa.memory_map(str(self.path)) as mapped,
+            pa.ipc.open_file(mapped) as file,
+        ):
             batch = file.get_batch(block.number).select(list(columns))
             for start in range(0, batch.num_rows, rows):
                 yield batch.slice(start, rows)
-
-    @contextmanager
-    def _file(self) -> Iterator[Any]:
-        import pyarrow as pa
-
-        with pa.memory_map(str(self.path)) as mapped, pa.ipc.open_file(mapped) as file:
-            yield file
 
 
 def require_names(names: Sequence[str], file: str, where: str = "") -> None:
@@ -191,3 +163,12 @@ def unreadable(file: str, error: Exception) -> DataError:
     return DataError(
         f"Every file of rows must be readable. {file} is not ({reason}). Check that it is whole."
     )
+
+
+def split_names(names: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Return names as they are where a column is called so, and else what lies between commas."""
+    each: list[str] = []
+    for name in names:
+        parts = [part.strip() for part in name.split(",")]
+        each += [name] if name in columns else [part for part in parts if part] or [name]
+    return each

@@ -3,7 +3,7 @@
 import hashlib
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
+from protopinv.optional import Later
 
+pa = Later("pyarrow")
 # Rows of up to so many bytes are loaded into memory once; more are read again for every pass.
 IN_MEMORY_BYTES = 2**29
 
@@ -86,8 +88,16 @@ class RowSource(ABC):
 
     def with_columns(self, names: Sequence[str], *, framed: bool) -> "RowSource":  # noqa: ARG002
         """Return these features alone, in this order; files can give them ``framed``."""
-        names = tuple(names)
-        return self if names == self.names else _Ordered(self, names)
+        names, own = tuple(names), self.names or ()
+        if names == own:
+            return self
+        order = [own.index(name) for name in names]
+
+        def ordered(_: Block, piece: Piece, *, features: bool) -> Piece:
+            return piece._replace(X=piece.X[:, order]) if features else piece
+
+        facts = {"columns": list(names)}
+        return DerivedRows(self, ordered, lambda: facts, names=names, n_features=len(names))
 
     def pinned(self, on_gpu: bool) -> AbstractContextManager[None]:  # noqa: ARG002
         """Keep memory that holds all rows in its place, so that a GPU can fetch from it."""
@@ -116,80 +126,50 @@ def concatenated(
     X, y, weights, _ = zip(*pieces, strict=True)
     if len(X) == 1:
         return X[0], y[0], weights[0]
-    if isinstance(X[0], np.ndarray):
-        features = np.concatenate(X)
-    else:
-        import pyarrow as pa
-
-        features = pa.concat_tables(X)
+    features = np.concatenate(X) if isinstance(X[0], np.ndarray) else pa.concat_tables(X)
     weight = None if weights[0] is None else np.concatenate(weights)
     return features, np.concatenate(y), weight
 
 
-# What a source that is made from another has in common with it.
-SHARED = tuple(name for name in RowSource.__annotations__ if name != "bytes_read")
-
-
 class DerivedRows(RowSource):
-    """Rows of another source, each piece of them ``changed``."""
+    """Rows of another source, each piece of them ``changed``, with attributes that differ.
 
-    def __init__(self, source: RowSource, **differing: Any) -> None:
-        self.source = source
-        for name in SHARED:
-            setattr(self, name, differing.get(name, getattr(source, name)))
+    ``facts`` are what a fingerprint says beside that of the other source.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        changed: Callable[..., Piece] = lambda _, piece, **__: piece,
+        facts: Callable[[], Mapping[str, Any]] = dict,
+        **differing: Any,
+    ) -> None:
+        self.source, self._changed, self._facts = source, changed, facts
+        for name in RowSource.__annotations__:
+            if name != "bytes_read":
+                setattr(self, name, differing.get(name, getattr(source, name)))
 
     def read(self, block: Block, n_rows: int, *, features: bool = True) -> Iterator[Piece]:
         """Yield changed pieces of the other source."""
         for piece in self.source.read(block, n_rows, features=features):
-            yield self.changed(block, piece, features=features)
-
-    def changed(self, block: Block, piece: Piece, *, features: bool) -> Piece:
-        """Return a piece of the other source as this one gives it."""
-        raise NotImplementedError
-
-    def facts(self) -> dict[str, Any]:
-        """Return what a fingerprint says beside that of the other source."""
-        return {}
+            yield self._changed(block, piece, features=features)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the fingerprint of the other source, and what was changed."""
-        return {**self.source.fingerprint(), **self.facts()}
+        return {**self.source.fingerprint(), **self._facts()}
 
 
-class _Ordered(DerivedRows):
-    """Rows of numbers with some columns of another source, in another order."""
+def weighted(source: RowSource, labels: NDArray[Any], factors: NDArray[np.float64]) -> RowSource:
+    """Return rows whose weights are multiplied by the factor of their class."""
 
-    def __init__(self, source: RowSource, names: tuple[str, ...]) -> None:
-        super().__init__(source, names=names, n_features=len(names))
-        self._order = [(source.names or ()).index(name) for name in names]
-
-    def changed(self, block: Block, piece: Piece, *, features: bool) -> Piece:  # noqa: ARG002
-        return piece._replace(X=piece.X[:, self._order]) if features else piece
-
-    def facts(self) -> dict[str, Any]:
-        return {"columns": list(self.names or ())}
-
-
-class WeightedRows(DerivedRows):
-    """Rows of another source, whose weights are multiplied by the factor of their class."""
-
-    def __init__(
-        self, source: RowSource, labels: NDArray[Any], factors: NDArray[np.float64]
-    ) -> None:
-        super().__init__(source)
-        self.labels, self.factors = labels, factors
-
-    def changed(self, block: Block, piece: Piece, *, features: bool) -> Piece:  # noqa: ARG002
-        """Return the piece with the weights of its classes."""
+    def changed(_: Block, piece: Piece, *, features: bool) -> Piece:  # noqa: ARG001
         # labels without weight are not among them, and count nothing whatever their factor is
-        code = np.searchsorted(self.labels, np.asarray(piece.y))
-        factor = self.factors[code.clip(max=len(self.factors) - 1)]
-        return piece._replace(weight=factor if piece.weight is None else piece.weight * factor)
+        code = np.searchsorted(labels, np.asarray(piece.y)).clip(max=len(factors) - 1)
+        weight = 1.0 if piece.weight is None else piece.weight
+        return piece._replace(weight=factors[code] * weight)
 
-    def facts(self) -> dict[str, Any]:
-        """Return the weights of the classes."""
-        factors = dict(zip(map(str, self.labels.tolist()), self.factors.tolist(), strict=True))
-        return {"class_weight": factors}
+    factor_of = dict(zip(map(str, labels.tolist()), factors.tolist(), strict=True))
+    return DerivedRows(source, changed, lambda: {"class_weight": factor_of})
 
 
 def placed(blocks: Sequence[Block]) -> tuple[Block, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,13 @@ from protopinv.rows import source
 # Tried in turn, unless one is named; the last reads anything.
 ENCODINGS = ("utf-8", "cp1252", "latin-1")
 # What a file may begin with, and the encoding that this says.
-MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
+MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
 PACKED = b"\x1f\x8b"
 # A row of more bytes than this is no row: a quote was opened and never closed.
 LONGEST_ROW = 2**26
@@ -36,7 +36,7 @@ ADVICE = "Say separator=SIGN and encoding=NAME, or correct the file."
 # What may stand between fields, unless a user names another.
 SEPARATORS = ",;\t|"
 LINE_END = re.compile(rb"\r\n|\r|\n")
-BLANK_LINES = re.compile(rb"(?: *(?:\r\n|\r|\n))*")
+BLANK_LINES = re.compile(rb"\A(?: *(?:\r\n|\r|\n))*")
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Stretch(NamedTuple):
 
 
 class WrongEncodingError(Exception):
-    """The bytes of a file are not in the encoding they were read in."""
+    """The bytes of a file are not in the encoding they were read in, from ``offset`` on."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(offset)
@@ -72,34 +72,35 @@ class WrongEncodingError(Exception):
 
 
 class TextFile:
-    """A file of text, or what came from another program: its bytes in UTF-8, unpacked."""
+    """A file of text, or what came from another program: its bytes in UTF-8, unpacked.
+
+    ``encodings`` are those to try, one where a user or a mark in the file says it; ``encoding`` is
+    the one in use, and ``first`` where the text begins behind a mark.
+    """
 
     def __init__(self, name: str, place: Path | bytes, encoding: str | None = None) -> None:
         self.name, self._place = name, place
-        with self._bytes() as file:
+        with self._opened() as file:
             head = file.read(4)
-        mark, marked = next(((m, e) for m, e in MARKS if head.startswith(m)), (b"", None))
-        named = None if encoding is None else _checked(encoding)
+        mark = next((mark for mark in MARKS if head.startswith(mark)), b"")
+        marked, named = MARKS.get(mark), None if encoding is None else _checked(encoding)
         # the general names of both say nothing of the order of bytes, which the mark does
         if named in ("utf-16", "utf-32"):
-            self.encoding = marked if marked and marked.startswith(named) else f"{named}-le"
-        else:
-            self.encoding = named or marked or ENCODINGS[0]
+            named = marked if marked and marked.startswith(named) else f"{named}-le"
+        self.encodings: Sequence[str] = [each for each in (named, marked) if each][:1] or ENCODINGS
+        self.encoding = self.encodings[0]
         self.first = len(mark) if self.encoding == marked else 0
-        self.is_certain = named is not None or marked is not None
 
     def header(self, separator: str | None) -> Stretch | None:
-        """The first row that is not empty; None if there is none."""
+        """Return the first row that is not empty; None if there is none."""
         head = b""
         for more in self._in_utf8(self.first, HEAD):
             head += more
-            blank = BLANK_LINES.match(head)
-            skipped = 0 if blank is None else blank.end()
+            skipped = len(head) - len(BLANK_LINES.sub(b"", head))
             ends = row_ends(head[skipped:], separator) + skipped
-            ends = ends[ends < len(head)]  # what ends here may be half of a line end
-            if not len(ends) and more:
-                if len(head) > LONGEST_ROW:
-                    raise self._too_long(self.first)
+            # what ends where a piece does may be half of a line end
+            if more and not (len(ends) and ends[0] < len(head)):
+                self._require_end(head, self.first)
                 continue
             end = int(ends[0]) if len(ends) else len(head)
             if not head[skipped:end].strip(b" \r\n"):
@@ -109,7 +110,7 @@ class TextFile:
         raise AssertionError("the last piece is empty")
 
     def stretches(self, start: int, size: int, separator: str) -> Iterator[Stretch]:
-        """Whole rows, about ``size`` bytes of them at a time, from ``start`` on.
+        """Yield whole rows, about ``size`` bytes of them at a time, from ``start`` on.
 
         A stretch does not end with empty lines, so none is left where a file ends with some.
         """
@@ -117,8 +118,8 @@ class TextFile:
         for more in self._in_utf8(start, size):
             rest += more
             cut = last_end(rest, separator, is_last=not more)
-            if not cut and len(rest) > LONGEST_ROW:
-                raise self._too_long(position)
+            if not cut:
+                self._require_end(rest, position)
             if not more:
                 self._require_closed(rest, position, separator)
             if cut:
@@ -127,23 +128,23 @@ class TextFile:
                 yield Stretch(position, end, raw)
                 position = end
 
-    def read(self, start: int, end: int) -> bytes:
-        """A stretch once more."""
-        raw = self.raw(start, end)
-        return raw if self.encoding == "utf-8" else raw.decode(self.encoding).encode()
-
-    def raw(self, start: int, end: int) -> bytes:
-        """Bytes of the unpacked file as they are."""
-        with self._bytes() as file:
+    def read(self, start: int, end: int) -> Stretch:
+        """Read a stretch once more."""
+        with self._opened() as file:
             file.seek(start)
-            return file.read(end - start)
+            raw = file.read(end - start)
+        raw = raw if self.encoding == "utf-8" else raw.decode(self.encoding).encode()
+        return Stretch(start, end, raw)
 
-    def line_at(self, offset: int) -> int:
-        """Return the number of the line in which a byte lies, counted from 1."""
+    def line_at(self, offset: int, then: bytes = b"") -> int:
+        """Return the number of the line in which a byte lies, counted from 1.
+
+        It is the one at an offset in the file, or behind the text that comes ``then``.
+        """
         decoder = codecs.getincrementaldecoder(self.encoding)("replace")
         with_feeds = io.IncrementalNewlineDecoder(decoder, translate=True)
-        lines = 1
-        with self._bytes() as file:
+        lines = 1 + len(LINE_END.findall(then))
+        with self._opened() as file:
             file.seek(self.first)
             while raw := file.read(min(2**24, offset - file.tell())):
                 lines += with_feeds.decode(raw).count("\n")
@@ -152,15 +153,20 @@ class TextFile:
     def _in_utf8(self, start: int, size: int) -> Iterator[bytes]:
         """Pieces of the file, and nothing at its end."""
         decoder = codecs.getincrementaldecoder(self.encoding)()
-        is_utf8, done = self.encoding == "utf-8", start
-        with self._bytes() as file:
+        done, more = start, b"x"
+        with self._opened() as file:
             file.seek(start)
-            more = b"x"
             while more:
                 more = file.read(max(8, size))
                 done += len(more)
-                self._require_room(file, done)
-                if is_utf8:
+                if done > source.IN_MEMORY_BYTES and isinstance(file, gzip.GzipFile):
+                    raise DataError(
+                        "A packed table must have at most "
+                        f"{source.IN_MEMORY_BYTES / 2**20:,.0f} MB unpacked. {self.name} has more. "
+                        "Unpack it first, for example with gunzip; then it is read a piece at a "
+                        "time."
+                    )
+                if self.encoding == "utf-8":
                     yield more
                     continue
                 try:
@@ -170,9 +176,9 @@ class TextFile:
                     raise WrongEncodingError(offset) from error
 
     def _length(self, raw: bytes, position: int) -> int:
-        """Of a stretch in the file; raises where it is not in the encoding."""
+        """Of a stretch in the file; raises where it is no text, or not in the encoding."""
         if b"\0" in raw:
-            line = self.line_at(position) + len(LINE_END.findall(raw[: raw.index(b"\0")]))
+            line = self.line_at(position, raw[: raw.index(b"\0")])
             raise DataError(
                 f"A CSV table is text. {self.name} holds other bytes, a zero in line {line:,}. "
                 f"{ADVICE}"
@@ -183,33 +189,25 @@ class TextFile:
             raise WrongEncodingError(position + error.start) from error
         return len(raw) if self.encoding == "utf-8" else len(text.encode(self.encoding))
 
-    def _require_room(self, file: Any, done: int) -> None:
-        """Raise DataError where a packed file holds more than is unpacked into memory."""
-        most = source.IN_MEMORY_BYTES
-        if done > most and isinstance(file, gzip.GzipFile):
-            raise DataError(
-                f"A packed table must have at most {most / 2**20:,.0f} MB unpacked. {self.name} "
-                "has more. Unpack it first, for example with gunzip; then it is read a piece at a "
-                "time."
-            )
-
     def _require_closed(self, raw: bytes, position: int, separator: str) -> None:
         places = quotes(raw, separator)
         if len(places) % 2:
-            line = self.line_at(position) + len(LINE_END.findall(raw[: places[-1]]))
+            line = self.line_at(position, raw[: places[-1]])
             raise DataError(
                 f"A quote that opens a field must be closed. The one in line {line:,} of "
                 f"{self.name} is not. Close it, or write it twice within quotes."
             )
 
-    def _too_long(self, position: int) -> DataError:
-        return DataError(
-            f"A row of a table must end. The one in line {self.line_at(position):,} of {self.name} "
-            f"goes on for {LONGEST_ROW / 2**20:,.0f} MB. Check whether a quote is not closed."
-        )
+    def _require_end(self, raw: bytes, position: int) -> None:
+        if len(raw) > LONGEST_ROW:
+            raise DataError(
+                f"A row of a table must end. The one in line {self.line_at(position):,} of "
+                f"{self.name} goes on for {LONGEST_ROW / 2**20:,.0f} MB. Check whether a quote is "
+                "not closed."
+            )
 
     @contextmanager
-    def _bytes(self) -> Iterator[BinaryIO]:
+    def _opened(self) -> Iterator[BinaryIO | gzip.GzipFile]:
         """The file, unpacked while it is read."""
         place = self._place
         with io.BytesIO(place) if isinstance(place, bytes) else place.open("rb") as file:
@@ -220,7 +218,7 @@ class TextFile:
                 return
             try:
                 with gzip.GzipFile(fileobj=file) as unpacked:
-                    yield unpacked  # type: ignore[misc]
+                    yield unpacked
             except (gzip.BadGzipFile, EOFError, zlib.error) as error:
                 raise DataError(
                     f"A packed table must be whole. {self.name} is not ({error}). Copy it again."
@@ -258,10 +256,8 @@ def last_end(raw: bytes, separator: str, *, is_last: bool) -> int:
         ends = ends[(ends < len(raw)) | (raw[-1:] == b"\n")]
         end = int(ends[-1]) if len(ends) else 0
     body = len(raw[:end].rstrip(b"\r\n"))
-    if body == 0:
-        return 0
     step = LINE_END.match(raw, body)
-    return body if step is None else step.end()
+    return body if body == 0 or step is None else step.end()
 
 
 def row_ends(raw: bytes, separator: str | None) -> NDArray[np.int64]:
@@ -281,39 +277,21 @@ def quotes(raw: bytes, separator: str | None) -> NDArray[np.int64]:
     """Where quotes open and close, in turn; a quote opens at the start of a field alone."""
     units = np.frombuffer(raw, np.uint8)
     there = np.flatnonzero(units == ord('"'))
-    starts = np.frombuffer(((separator or SEPARATORS) + "\r\n").encode(), np.uint8)
-    begins = (there == 0) | np.isin(units[there - 1], starts)
+    before = ((separator or SEPARATORS) + "\r\n").encode()
+    begins = (there == 0) | np.isin(units[there - 1], np.frombuffer(before, np.uint8))
     doubled = np.concatenate([[False], np.diff(there) == 1])
     if (begins | doubled)[0::2].all():
         return np.asarray(there)
-    return np.array(_in_turn(there.tolist(), begins.tolist()), dtype=np.int64)
-
-
-def _in_turn(there: Sequence[int], begins: Sequence[bool]) -> list[int]:
-    """Those that open and close, where others stand within a field, as in 5" pipe."""
-    pairs: list[int] = []
-    i = 0
-    while i < len(there):
-        if begins[i]:
-            close = i + 1
-            while close + 1 < len(there) and there[close + 1] == there[close] + 1:
-                close += 2  # two in a row stand for one
-            pairs += [there[i], *there[close : close + 1]]
-            i = close
-        i += 1
-    return pairs
+    # others stand within a field, as in 5" pipe; two in a row within quotes stand for one
+    quoted = rb'(?:\A|(?<=[%b]))"[^"]*(?:""[^"]*)*("?)' % re.escape(before)
+    pairs = [(each.start(), each.end() - 1, each[1]) for each in re.finditer(quoted, raw)]
+    places = [place for opens, closes, end in pairs for place in [opens, closes][: 1 + len(end)]]
+    return np.array(places, dtype=np.int64)
 
 
 def fields_of(record: str, separator: str) -> list[str]:
     """The fields of a row, without their quotes."""
-    between = re.escape(separator)
-    each = re.compile(rf'(?:"([^"]*(?:""[^"]*)*)"?)?([^{between}]*)({between}|\Z)')
-    fields, place = [], 0
-    while True:
-        match = each.match(record, place)
-        if match is None:
-            raise AssertionError("any text is fields")
-        fields.append((match[1] or "").replace('""', '"') + match[2])
-        if not match[3]:
-            return fields
-        place = match.end()
+    end = re.escape(separator)
+    each = rf'(?:"([^"]*(?:""[^"]*)*)"?)?([^{end}]*){end}'
+    fields = re.findall(each, record + separator)
+    return [quoted.replace('""', '"') + rest for quoted, rest in fields]

@@ -1,14 +1,13 @@
-"""What becomes of each column: the numbers that a network sees of it.
+"""Columns of numbers and of dates: how they are recognised, coded, encoded and checked.
 
 A column is first *coded*, one number a row: a number as it is, a date as days since 1970, a
 category as its place in the list of known ones (-1 for one that is not there); NaN is a gap. What
 follows from the code is arithmetic, and the same in every export.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,33 +20,56 @@ from protopinv.tables.parts import (
     Curve,
     Filled,
     Flag,
-    Look,
     Part,
     Wave,
     Week,
 )
-from protopinv.tables.values import Numbers, Values
-from protopinv.words import is_gap
+from protopinv.tables.values import (
+    DATE_FORMATS,
+    ISO,
+    MOST_LEVELS,
+    Numbers,
+    Seen,
+    Values,
+    day_of,
+    shown,
+)
+from protopinv.words import number_of
 
-UNKNOWN = -1.0
-AVERAGE = ": average of "
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+# Days of about ten thousand years.
+MOST_DAYS = 4e6
+# A number repeats if it has few values, and so many rows for each.
+ROWS_A_LEVEL = 20
+AVERAGE = ": average of "
 
 
-class Made(ABC):
-    """A column that the network sees as some parts, side by side."""
+@dataclass(frozen=True)
+class LeftOut:
+    """A column that cannot help, and why."""
 
-    @abstractmethod
-    def made_of(self, origin: float = 0.0) -> tuple[Part, ...]:
-        """The parts, for codes that are counted from ``origin``."""
+    name: str
+    why: str
 
-    def features(self, code: Numbers) -> Numbers:
-        """What all parts give."""
-        return np.concatenate([part(code) for part in self.made_of()], axis=1)
+
+class Kind:
+    """A kind of column. Fields are stored, those in ``ARRAYS`` as arrays.
+
+    Each kind has ``recognised``, which gives the column that was seen, why it is left out, or None
+    if it is of another kind; ``code``, a number for each row; ``made_of``, the
+    parts that the network sees of codes; ``names`` of the numbers they give; ``typical``, the code
+    of a usual row; a ``story`` in a few words; and ``check``, which raises ValueError for fields of
+    a stranger that do not belong together. ``grown`` gives a column with new values.
+
+    Kinds with a target encoding have ``n_waiting``, how many values it is still to be fitted for,
+    ``places`` of codes among them, ``with_averages`` and ``without_targets``.
+    """
+
+    ARRAYS: ClassVar[tuple[str, ...]] = ()
 
 
 @dataclass(frozen=True, eq=False)
-class Number(Made):
+class Number(Kind):
     """A number as it is; ``middle`` stands in for a gap, and ``flag`` adds a column that says so.
 
     Most values lie between ``low`` and ``high``. Where values repeat, ``levels`` lists them in
@@ -66,16 +88,31 @@ class Number(Made):
     average_names: tuple[str, ...] = ()
 
     kind = "number"
+    ARRAYS = ("levels", "averages")
+
+    @classmethod
+    def recognised(cls, seen: Seen) -> Self | LeftOut | None:
+        """Numbers, Booleans, or text of which nearly all can be read as numbers."""
+        if seen.held not in ("number", "boolean"):
+            if seen.share_of(seen.as_numbers) < seen.least_share:
+                return None
+            seen = seen.read_as("number", seen.as_numbers)
+        if seen.is_constant:
+            return LeftOut(seen.name, f"it is always {shown(seen.low)}")
+        levels, most = seen.levels, min(MOST_LEVELS, seen.rows / ROWS_A_LEVEL)
+        repeats = levels is not None and 2 < len(levels) <= most
+        return cls(
+            seen.name,
+            **seen.range,
+            flag=seen.gaps > 0,
+            boolean=seen.held == "boolean",
+            levels=levels if repeats else None,
+        )
 
     @property
-    def waits(self) -> bool:
-        """Whether averages are still to be made of the targets."""
-        return self.levels is not None and self.averages is None
-
-    @property
-    def n_values(self) -> int:
-        """Values that targets are averaged for."""
-        return 0 if self.levels is None else len(self.levels)
+    def n_waiting(self) -> int:
+        """Values that repeat, while averages of the targets are still to be fitted."""
+        return 0 if self.levels is None or self.averages is not None else len(self.levels)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -89,27 +126,26 @@ class Number(Made):
 
     @property
     def story(self) -> str:
-        """What was understood, in a few words."""
-        kind = (
-            "yes or no"
-            if self.boolean
-            else f"number, mostly {short(self.low)} to {short(self.high)}"
-        )
+        """What it was recognised as, in a few words."""
+        ends = f"{short(self.low)} to {short(self.high)}"
+        story = "yes or no" if self.boolean else f"number, mostly {ends}"
         if self.averages is not None and self.levels is not None:
-            kind += f"; and what the target is on average at each of its {len(self.levels)} values"
-        return f"{kind}; gaps count as {short(self.middle)} and have a flag" if self.flag else kind
+            story += f"; and what the target is on average at each of its {len(self.levels)} values"
+        return (
+            f"{story}; gaps count as {short(self.middle)} and have a flag" if self.flag else story
+        )
 
     def code(self, values: Values) -> Numbers:
         """Numbers; text that is none is a gap."""
         _refuse(values, ("date",), self.name, "numbers")
-        return values.as_numbers()
+        return values.read(number_of)
 
     def made_of(self, origin: float = 0.0) -> tuple[Part, ...]:  # noqa: ARG002 - only dates have one
         """The number, whether it was there, and the averages at it."""
-        found: list[Part] = [Filled(self.middle), *[Flag()] * self.flag]
+        parts: list[Part] = [Filled(self.middle), *[Flag()] * self.flag]
         if self.levels is not None and self.averages is not None:
-            found.append(Curve(self.middle, self.levels, self.averages))
-        return tuple(found)
+            parts.append(Curve(self.middle, self.levels, self.averages))
+        return tuple(parts)
 
     def places(self, code: Numbers) -> NDArray[np.int64]:
         """Which level each code is; gaps come after them and one more."""
@@ -117,10 +153,118 @@ class Number(Made):
         place = np.searchsorted(levels, code).clip(max=len(levels) - 1)
         return np.where(np.isnan(code), len(levels) + 1, place)
 
-    def with_averages(self, averages: Numbers, targets: Sequence[str]) -> "Number":
-        """The same with what is known of the targets: for each level, any other, and gaps."""
-        kept = np.concatenate([averages[:-2], averages[-1:]])
-        return replace(self, averages=kept, average_names=_averaged(self.name, targets))
+    def with_averages(self, averages: Numbers, targets: Sequence[str]) -> Self:
+        """With averages of the targets: for each level, any other, and gaps."""
+        of_levels_and_gaps = np.concatenate([averages[:-2], averages[-1:]])
+        names = tuple(f"{self.name}{AVERAGE}{target}" for target in targets)
+        return replace(self, averages=of_levels_and_gaps, average_names=names)
+
+    def without_targets(self) -> Self:
+        """The number alone."""
+        return replace(self, levels=None)
+
+    def check(self) -> None:
+        """Raise ValueError for levels and averages that do not belong together."""
+        levels, averages = self.levels, self.averages
+        if len({levels is None, averages is None, not self.average_names}) > 1:
+            raise ValueError("levels and averages that do not belong together")
+        if levels is not None and averages is not None:
+            if levels.ndim != 1 or not len(levels) or not (np.diff(levels) > 0).all():
+                raise ValueError("levels that do not rise")
+            if averages.shape != (len(levels) + 1, len(self.average_names)):
+                raise ValueError("averages of other levels")
+
+
+@dataclass(frozen=True)
+class Date(Kind):
+    """A date: years since ``middle``, and where it lies in year, week and day as far as these vary.
+
+    ``form`` is how it is written where it comes as text. A gap is ``middle`` with a ``flag``.
+    """
+
+    name: str
+    form: str
+    middle: float
+    low: float
+    high: float
+    parts: tuple[str, ...] = ("age",)
+    flag: bool = False
+
+    kind = "date"
+    PARTS: ClassVar[Mapping[str, Sequence[str]]] = {
+        "age": ("in years",),
+        "season": ("in the year, sine", "in the year, cosine"),
+        "weekday": [f"on {day}" for day in WEEKDAYS],
+        "time": ("in the day, sine", "in the day, cosine"),
+    }
+
+    @classmethod
+    def recognised(cls, seen: Seen) -> Self | LeftOut | None:
+        """Dates, or text that can be read as such in the form that reads most of it."""
+        form = ISO
+        if seen.held != "date":
+            read = {form: _days(seen.counts, form) for form in DATE_FORMATS}
+            shares = {form: seen.share_of(days) for form, days in read.items() if days}
+            # among equals the first
+            form = max(shares, key=shares.__getitem__, default="")
+            if not form or shares[form] < seen.least_share:
+                return None
+            seen, other = seen.read_as("date", read[form]), form.replace("%m/%d/", "%d/%m/")
+            if other != form and shares.get(other) == shares[form]:
+                seen.note(f"days could be months; it is read as {form}, the month first")
+        if seen.is_constant:
+            return LeftOut(seen.name, "it is always the same day")
+        sample, span = seen.numbers(), seen.high - seen.low
+        varies = {
+            "age": True,
+            "season": span > DAYS_A_YEAR / 12,
+            "weekday": span > 1 and len(np.unique(np.floor(sample) % DAYS_A_WEEK)) > 1,
+            "time": seen.has_fractions,
+        }
+        parts = tuple(part for part in cls.PARTS if varies[part])
+        return cls(seen.name, form, **seen.range, parts=parts, flag=seen.gaps > 0)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the numbers it gives."""
+        suffixes = [suffix for part in self.parts for suffix in self.PARTS[part]]
+        return tuple(f"{self.name} {suffix}" for suffix in [*suffixes, *["is missing"] * self.flag])
+
+    @property
+    def typical(self) -> float:
+        """The code of a usual row."""
+        return self.middle
+
+    @property
+    def story(self) -> str:
+        """What it was recognised as, in a few words."""
+        first, last = (np.datetime64(int(day), "D") for day in (self.low, self.high))
+        return f"date, mostly {first} to {last}, as {', '.join(self.parts)}"
+
+    def code(self, values: Values) -> Numbers:
+        """Days since 1970; text that is no date is a gap."""
+        _refuse(values, ("number", "boolean"), self.name, "dates")
+        return values.read(lambda text: day_of(text, self.form))
+
+    def made_of(self, origin: float = 0.0) -> tuple[Part, ...]:
+        """Every part of it, for days that are counted from ``origin``."""
+        middle = self.middle - origin
+        made: dict[str, Part] = {
+            "age": Filled(middle, middle, DAYS_A_YEAR),
+            "season": Wave(middle, DAYS_A_YEAR, origin / DAYS_A_YEAR % 1),
+            "weekday": Week(middle, int(origin + FIRST_WEEKDAY) % DAYS_A_WEEK),
+            "time": Wave(middle, 1.0, origin % 1),
+        }
+        return (*(made[part] for part in self.parts), *[Flag()] * self.flag)
+
+    def check(self) -> None:
+        """Raise ValueError for a form or parts that are unknown, and for days beyond reckoning."""
+        if self.form not in DATE_FORMATS or not self.parts or set(self.parts) - set(self.PARTS):
+            raise ValueError("a date that is written in an unknown way")
+        if len(set(self.parts)) != len(self.parts):
+            raise ValueError("a part of a date that is there twice")
+        if max(abs(self.middle), abs(self.low), abs(self.high)) > MOST_DAYS:
+            raise ValueError("a date thousands of years away")
 
 
 def short(number: float) -> str:
@@ -140,168 +284,9 @@ def _refuse(values: Values, kinds: tuple[str, ...], name: str, wanted: str) -> N
         )
 
 
-def _averaged(name: str, targets: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"{name}{AVERAGE}{target}" for target in targets)
-
-
-@dataclass(frozen=True, eq=False)
-class Category(Made):
-    """One of some texts. ``vectors`` has a row of numbers for each, one for others, one for gaps.
-
-    One column for each while there are few of them: then a vector has a single one. For many the
-    vectors are what the targets were like on average. ``common`` is the place of the commonest.
-    """
-
-    name: str
-    values: tuple[str, ...]
-    vectors: Numbers
-    names: tuple[str, ...]
-    common: int = 0
-    gaps: bool = False
-
-    kind = "category"
-
-    @property
-    def waits(self) -> bool:
-        """Whether its vectors are still to be made of the targets."""
-        return not self.names
-
-    @property
-    def n_values(self) -> int:
-        """Values that targets are averaged for."""
-        return len(self.values)
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """What its vectors are averages of, if they are."""
-        return tuple(name.removeprefix(f"{self.name}{AVERAGE}") for name in self.names)
-
-    @cached_property
-    def lookup(self) -> dict[str, float]:
-        """Where each value is in the list."""
-        return {value: float(place) for place, value in enumerate(self.values)}
-
-    @property
-    def typical(self) -> float:
-        """The code of a usual row."""
-        return float(self.common)
-
-    @property
-    def is_one_hot(self) -> bool:
-        """Whether every vector has at most a single one."""
-        ones = (self.vectors == 1).sum(axis=1)
-        return bool(((self.vectors != 0).sum(axis=1) == ones).all() and (ones <= 1).all())
-
-    @property
-    def story(self) -> str:
-        """What was understood, in a few words."""
-        few = ", ".join(
-            value if len(value) < 20 else f"{value[:17]}..." for value in self.values[:3]
-        )
-        how = "a column each" if self.is_one_hot else "by what the target is on average"
-        more = ", ..." if len(self.values) > 3 else ""
-        return f"category, {len(self.values)} values ({few}{more}), {how}"
-
-    def code(self, values: Values) -> Numbers:
-        """The place of each value."""
-        lookup, texts = self.lookup, values.as_texts()
-        codes = {
-            text: np.nan if is_gap(text) else lookup.get(str(text).strip(), UNKNOWN)
-            for text in set(texts)
-        }
-        return np.array([codes[text] for text in texts], dtype=np.float64)
-
-    def places(self, code: Numbers) -> NDArray[np.int64]:
-        """Which vector belongs to each code."""
-        return Look(self.vectors).places(code)
-
-    def with_averages(self, averages: Numbers, targets: Sequence[str]) -> "Category":
-        """The same with what is known of the targets: for each value, any other, and gaps."""
-        return replace(self, vectors=averages, names=_averaged(self.name, targets))
-
-    def made_of(self, origin: float = 0.0) -> tuple[Part, ...]:  # noqa: ARG002 - only dates have one
-        """The vector of each value."""
-        return (Look(self.vectors),)
-
-
-@dataclass(frozen=True)
-class Date(Made):
-    """A date: years since ``middle``, and where it lies in year, week and day as far as these vary.
-
-    ``form`` is how it is written where it comes as text. A gap is ``middle`` with a ``flag``.
-    """
-
-    name: str
-    form: str
-    middle: float
-    low: float
-    high: float
-    parts: tuple[str, ...] = ("age",)
-    flag: bool = False
-
-    kind = "date"
-    waits = False
-    PARTS = ("age", "season", "weekday", "time")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the numbers it gives."""
-        each = {
-            "age": ("in years",),
-            "season": ("in the year, sine", "in the year, cosine"),
-            "weekday": tuple(f"on {day}" for day in WEEKDAYS),
-            "time": ("in the day, sine", "in the day, cosine"),
-        }
-        suffixes = [name for part in self.parts for name in each[part]]
-        return tuple(f"{self.name} {suffix}" for suffix in [*suffixes, *["is missing"] * self.flag])
-
-    @property
-    def typical(self) -> float:
-        """The code of a usual row."""
-        return self.middle
-
-    @property
-    def story(self) -> str:
-        """What was understood, in a few words."""
-        first, last = (np.datetime64(int(day), "D") for day in (self.low, self.high))
-        return f"date, mostly {first} to {last}, as {', '.join(self.parts)}"
-
-    def code(self, values: Values) -> Numbers:
-        """Days since 1970; text that is no date is a gap."""
-        _refuse(values, ("number", "boolean"), self.name, "dates")
-        return values.as_days(self.form)
-
-    def made_of(self, origin: float = 0.0) -> tuple[Part, ...]:
-        """Every part of it, for days that are counted from ``origin``."""
-        middle = self.middle - origin
-        made: dict[str, Part] = {
-            "age": Filled(middle, middle, DAYS_A_YEAR),
-            "season": Wave(middle, DAYS_A_YEAR, origin / DAYS_A_YEAR % 1),
-            "weekday": Week(middle, int(origin + FIRST_WEEKDAY) % DAYS_A_WEEK),
-            "time": Wave(middle, 1.0, origin % 1),
-        }
-        return (*(made[part] for part in self.parts), *[Flag()] * self.flag)
-
-
-Column = Number | Category | Date
-Averaged = Number | Category
-
-
-def one_hot(
-    name: str, values: tuple[str, ...], *, rare: int = 0, gaps: bool = False, common: int = 0
-) -> Category:
-    """A column for each value but the last ``rare`` ones, which share one, and one for gaps.
-
-    Values that were never seen share the column of rare ones, or have none.
-    """
-    n, kept = len(values), len(values) - rare
-    names = [f"{name} = {value}" for value in values[:kept]]
-    vectors = np.zeros((n + 2, kept + bool(rare) + gaps))
-    vectors[np.arange(kept), np.arange(kept)] = 1
-    if rare:
-        vectors[kept : n + 1, kept] = 1
-        names.append(f"{name} = any other")
-    if gaps:
-        vectors[n + 1, -1] = 1
-        names.append(f"{name} is missing")
-    return Category(name, values, vectors, tuple(names), common, gaps)
+def _days(texts: Mapping[str, Any], form: str) -> dict[str, float]:
+    """Every text as a date; nothing if already most of the first few are none."""
+    few = list(texts)[:20]
+    if sum(np.isnan(day_of(text, form)) for text in few) > len(few) // 2:
+        return {}
+    return {text: day_of(text, form) for text in texts}

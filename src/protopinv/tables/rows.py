@@ -1,27 +1,152 @@
-"""Rows of frames as the network takes them, whether they are in memory or read in pieces."""
+"""Rows of frames as the network takes them, whether they are in memory or read in pieces.
+
+Target encoding is what the targets were like on average for each value of a column. A row must not
+see its own target in its features, so rows are dealt into folds, and in training each gets the
+averages over the other folds. Averages of few rows lean towards that of all.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.rows import Block, DerivedRows, MemoryRows, Piece, RowSource, digest, file_keys
-from protopinv.tables.growing import grown, with_averages
-from protopinv.tables.statistics import FOLDS
-from protopinv.tables.stored import arrays, described
-from protopinv.tables.table import Gathered, Table, understood
-from protopinv.tables.values import array_columns, frame_columns, is_frame
+from protopinv.tables.category import Category
+from protopinv.tables.columns import AVERAGE, Number
+from protopinv.tables.table import Table, arrays, described, understood
+from protopinv.tables.values import Numbers, frame_columns, is_frame
 
 # Rows that are read together to infer what columns are.
 ROWS = 50_000
-# So many rows are kept with a model, if they are not longer than this.
+# So many rows are stored with a model, if they are not longer than this.
 EXAMPLES = 32
 EXAMPLE_BYTES = 2**16
+FOLDS = 5
+# What averages lean towards counts as so many rows of every value.
+PRIOR_ROWS = 10.0
+# Averages of so many targets are features, given so many rows for each of them; with fewer rows
+# they are too rough to help.
+MOST_TARGETS, ROWS_A_TARGET = 10, 1_000
 
 
-class Averaged(Protocol):
+@dataclass(frozen=True, eq=False)
+class Averages:
+    """Sums over the rows of each fold for each value of a column; they add up over pieces of rows.
+
+    Averages lean towards that of all rows. Where some are ``fixed`` already, the others are NaN
+    there, and lean towards that of any other value, the last but one.
+    """
+
+    column: Number | Category
+    mass: Numbers  # folds, values
+    sums: Numbers  # folds, values, targets
+    fixed: Numbers | None = None  # values, targets
+
+    @classmethod
+    def empty(cls, column: Number | Category, shape: tuple[int, ...]) -> "Averages":
+        """Before any rows, for so many values and targets."""
+        return cls(column, np.zeros((FOLDS, shape[0])), np.zeros((FOLDS, *shape)))
+
+    def add(self, code: Numbers, targets: Numbers, mass: Numbers, fold: NDArray[np.int64]) -> None:
+        """Add some rows."""
+        shape, size = self.mass.shape, self.mass.size
+        cell = fold * shape[1] + self.column.places(code)
+        self.mass[:] += np.bincount(cell, mass, size).reshape(shape)
+        for number, target in enumerate(targets.T):
+            self.sums[:, :, number] += np.bincount(cell, mass * target, size).reshape(shape)
+
+    def of_all(self) -> Numbers:
+        """Return the average for every value, over all rows."""
+        return self._of(self.mass.sum(axis=0), self.sums.sum(axis=0))
+
+    def out_of_fold(self, code: Numbers, fold: NDArray[np.int64]) -> Numbers:
+        """Return for every row the average of its value over the other folds."""
+        mass, sums = self.mass.sum(axis=0), self.sums.sum(axis=0)
+        own = zip(self.mass, self.sums, strict=True)
+        others = [self._of(mass - own_mass, sums - own_sums) for own_mass, own_sums in own]
+        return np.asarray(np.stack(others)[fold, self.column.places(code)])
+
+    def _of(self, mass: Numbers, sums: Numbers) -> Numbers:
+        if self.fixed is None:
+            prior = sums.sum(axis=0) / max(mass.sum(), np.finfo(np.float64).tiny)
+        else:
+            prior = self.fixed[-2]
+        averages = (sums + PRIOR_ROWS * prior) / (mass[:, None] + PRIOR_ROWS)
+        return (
+            averages if self.fixed is None else np.where(np.isnan(self.fixed), averages, self.fixed)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TargetEncoding:
+    """Averages of the ``targets`` for the values of some columns of a table, by their numbers."""
+
+    table: Table
+    targets: tuple[str, ...]
+    averages: Mapping[int, Averages]
+
+    @classmethod
+    def empty(cls, table: Table, n_rows: int, targets: Sequence[str]) -> "TargetEncoding":
+        """Before any rows, of which so many are to come; too few of them get no averages."""
+        waiting = {
+            number: column
+            for number, column in enumerate(table.columns)
+            if isinstance(column, Number | Category) and column.n_waiting
+        }
+        n_targets = len(targets)
+        if n_targets > MOST_TARGETS or n_rows < ROWS_A_TARGET * n_targets:
+            plain = {number: column.without_targets() for number, column in waiting.items()}
+            return cls(table.with_columns(plain), tuple(targets), {})
+        averages = {
+            number: Averages.empty(column, (column.n_waiting + 2, n_targets))
+            for number, column in waiting.items()
+        }
+        return cls(table, tuple(targets), averages)
+
+    @classmethod
+    def of_new_values(cls, old: Table, table: Table) -> "TargetEncoding":
+        """Before any rows, for what a table that has grown from an old one has new values of."""
+        averages: dict[int, Averages] = {}
+        targets: tuple[str, ...] = ()
+        for number, (before, after) in enumerate(zip(old.columns, table.columns, strict=True)):
+            if not isinstance(after, Category) or not isinstance(before, Category):
+                continue
+            if after is not before and after.names == before.names:
+                fixed, names = after.vectors.copy(), after.names
+                targets = tuple(name.removeprefix(f"{after.name}{AVERAGE}") for name in names)
+                fixed[len(before.values) : -2] = np.nan
+                averages[number] = replace(Averages.empty(after, fixed.shape), fixed=fixed)
+        return cls(table, targets, averages)
+
+    def add(
+        self, codes: Numbers, targets: Numbers, weight: Numbers | None, fold: NDArray[np.int64]
+    ) -> None:
+        """Add some rows."""
+        mass = np.ones(len(codes)) if weight is None else weight
+        for number, averages in self.averages.items():
+            averages.add(codes[:, number], targets, mass, fold)
+
+    def fitted(self) -> Table:
+        """Return the table with averages over all rows."""
+        columns = {
+            number: averages.column.with_averages(averages.of_all(), self.targets)
+            for number, averages in self.averages.items()
+        }
+        return self.table.with_columns(columns)
+
+    def rows(self, table: Table, codes: Numbers, fold: NDArray[np.int64]) -> Numbers:
+        """Return rows of the fitted table to train on, none of which has seen its own target."""
+        parts = table.parts(codes)
+        for number, averages in self.averages.items():
+            unseen = averages.out_of_fold(codes[:, number], fold)
+            parts[number][:, -unseen.shape[1] :] = unseen
+        return np.concatenate(parts, axis=1, dtype=np.float64)
+
+
+class EncodableTargets(Protocol):
     """Targets, of which target encoding needs columns of numbers."""
 
     def add(self, y: NDArray[Any], mass: NDArray[np.float64], where: str) -> None:
@@ -31,38 +156,9 @@ class Averaged(Protocol):
         """How targets become columns, and the names of these."""
 
 
-class TableRows(DerivedRows):
-    """Rows of a source of frames, encoded as numbers by a table that was fitted to them."""
-
-    def __init__(self, source: RowSource, gathered: Gathered, table: Table) -> None:
-        self._gathered = gathered
-        first = next(source.read(source.blocks[0], EXAMPLES)).X
-        first = first if source.in_memory else first.slice(0, EXAMPLES)
-        codes = table.codes(frame_columns(first))
-        # rows in memory are one piece
-        self._codes = codes if source.in_memory else None
-        examples, width = few_rows(codes), table.n_features
-        super().__init__(source, table=table, examples=examples, is_framed=False, n_features=width)
-
-    def changed(self, block: Block, piece: Piece, *, features: bool) -> Piece:
-        """Return rows of numbers; the target encoding of each is out of fold."""
-        if not features:
-            return piece
-        codes = self._codes
-        if codes is None:
-            codes = self.table.codes(frame_columns(piece.X))
-        return piece._replace(X=self._gathered.rows(self.table, codes, _folds(block, piece)))
-
-    def facts(self) -> dict[str, Any]:
-        """Return a digest of the table."""
-        parts = [json.dumps(described(self.table)).encode()]
-        parts += [array.tobytes() for array in arrays(self.table).values()]
-        return {"table": digest(*parts)}
-
-
 def encode_table(
-    source: RowSource, columns: Mapping[str, str] | None, targets: Averaged
-) -> TableRows:
+    source: RowSource, columns: Mapping[str, str] | None, targets: EncodableTargets
+) -> DerivedRows:
     """Read all rows once or twice: infer what columns are, then the target encoding of values.
 
     ``columns`` says what some columns are. All targets are added to ``targets`` on the way.
@@ -75,18 +171,44 @@ def encode_table(
                 targets.add(np.asarray(piece.y), _mass(piece), where)
                 yield frame_columns(piece.X)
 
-    names = list(source.names or ())
-    table = understood(pieces(), names, columns)
+    table = understood(pieces(), source.names or (), columns)
     numbers, target_names = targets.encoded()
-    gathered = Gathered.empty(table, source.n_rows, len(target_names))
-    for block in source.blocks if gathered.found else ():
+    encoding = TargetEncoding.empty(table, source.n_rows, target_names)
+    for block in source.blocks if encoding.averages else ():
         for piece in source.read(block, ROWS):
             mass = _mass(piece)
             counts = mass > 0  # what counts nothing may have a class that is not known
-            codes = gathered.table.codes(frame_columns(piece.X))[counts]
+            codes = encoding.table.codes(frame_columns(piece.X))[counts]
             y = numbers(np.asarray(piece.y)[counts])
-            gathered.add(codes, y, mass[counts], _folds(block, piece)[counts])
-    return TableRows(source, gathered, gathered.finished(target_names))
+            encoding.add(codes, y, mass[counts], _folds(block, piece)[counts])
+    return _encoded(source, encoding)
+
+
+def _encoded(source: RowSource, encoding: TargetEncoding) -> DerivedRows:
+    """Rows of frames as numbers; the target encoding of each is out of fold."""
+    table, first = encoding.fitted(), next(source.read(source.blocks[0], EXAMPLES)).X
+    first = table.codes(frame_columns(first if source.in_memory else first.slice(0, EXAMPLES)))
+
+    def changed(block: Block, piece: Piece, *, features: bool) -> Piece:
+        if not features:
+            return piece
+        # rows in memory are one piece
+        codes = first if source.in_memory else table.codes(frame_columns(piece.X))
+        return piece._replace(X=encoding.rows(table, codes, _folds(block, piece)))
+
+    def facts() -> dict[str, Any]:
+        parts = [array.tobytes() for array in arrays(table).values()]
+        return {"table": digest(json.dumps(described(table)).encode(), *parts)}
+
+    return DerivedRows(
+        source,
+        changed,
+        facts,
+        table=table,
+        examples=few_rows(first),
+        is_framed=False,
+        n_features=table.n_features,
+    )
 
 
 def encode_by(table: Table, source: RowSource) -> MemoryRows:
@@ -103,7 +225,7 @@ def encode_by(table: Table, source: RowSource) -> MemoryRows:
 def grow_table(table: Table, X: Any) -> tuple[Table, NDArray[np.float64]]:
     """The table with the unseen categories of some rows, and the codes of these rows."""
     columns = columns_of(X if is_frame(X) else np.asarray(X), table.names)
-    larger = grown(table, columns)
+    larger = table.grown(columns)
     return larger, larger.codes(columns, warn=True)
 
 
@@ -114,17 +236,23 @@ def encode_grown(
     targets: Mapping[str, NDArray[np.float64]],
     weight: NDArray[np.float64] | None,
 ) -> tuple[Table, NDArray[np.float64]]:
-    """A table that has grown from an old one, with the target encoding of new values; and rows."""
-    if table is old:
+    """A table that has grown from an old one, with averages of targets for new values; and rows.
+
+    A target that is gone is zero.
+    """
+    encoding, gone = TargetEncoding.of_new_values(old, table), np.zeros(len(codes))
+    if not encoding.averages:
         return table, table.features(codes)
-    block, nothing = Block("X", 0, len(codes)), np.empty(0)
-    fold = _folds(block, Piece(nothing, codes, None, 0))
-    return with_averages(old, table, codes, targets, weight, fold)
+    y = np.stack([targets.get(name, gone) for name in encoding.targets], axis=1)
+    fold = _folds(Block("X", 0, len(y)), Piece(codes, y, weight, 0))
+    encoding.add(codes, y, weight, fold)
+    table = encoding.fitted()
+    return table, encoding.rows(table, codes, fold)
 
 
 def columns_of(X: Any, names: Sequence[str]) -> dict[str, Any]:
     """The columns of a frame by their names, which an array has from elsewhere."""
-    return frame_columns(X) if is_frame(X) else array_columns(X, names)
+    return frame_columns(X) if is_frame(X) else dict(zip(names, X.T, strict=True))
 
 
 def few_rows(X: NDArray[Any]) -> NDArray[Any]:

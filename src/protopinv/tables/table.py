@@ -1,23 +1,43 @@
 """A frame as it is to rows of numbers: understood once, and then the same for every frame."""
 
+import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import ConfigError, DataError, UnreadableWarning
-from protopinv.tables.columns import Averaged, Category, Column, Date, Number, one_hot
-from protopinv.tables.statistics import Statistics
-from protopinv.tables.understand import FEW_VALUES, KINDS, LeftOut, Seen, understand
-from protopinv.tables.values import Numbers, Texts, values_of
+from protopinv.plain import (
+    BOOL,
+    COUNT,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    TEXTS,
+    check,
+    list_of,
+    strict_json,
+)
+from protopinv.tables.category import Category
+from protopinv.tables.columns import Date, LeftOut, Number
+from protopinv.tables.values import Numbers, Seen, Texts, values_of
 from protopinv.words import hint, is_gap
 
-# Averages of so many targets are features, given so many rows for each of them; with fewer rows
-# they are too rough to help.
-MOST_TARGETS, ROWS_A_TARGET = 10, 1_000
+Column = Number | Category | Date
+# The kinds of columns by their names, in the order in which they are tried.
+KINDS: dict[str, type[Column]] = {"number": Number, "date": Date, "category": Category}
+# What a user may say of a column.
+CHOICES = ("number", "category", "date", "drop")
+
+Arrays = dict[str, NDArray[Any]]
+# Texts of categories may be long and many, so they are bytes of JSON beside the arrays.
+VALUES = "values"
+# What fields of columns must be, by their types.
+RULES = {str: TEXT, float: NUMBER, bool: BOOL, int: COUNT, tuple[str, ...]: TEXTS}
+OBJECTS = list_of(OBJECT, "objects")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,25 +79,49 @@ class Table:
                 f"Rows must have the columns of training. There is no {missing[0]!r}. "
                 f"{hint(missing[0], columns)}"
             )
-        found = []
+        codes = []
         for column in self.columns:
             values = values_of(columns[column.name], column.name)
-            found.append(column.code(values))
+            codes.append(column.code(values))
             if warn and values.texts is not None and not isinstance(column, Category):
-                _warn(column, values.texts, found[-1])
-        return np.column_stack(found)
+                _warn(column, values.texts, codes[-1])
+        return np.column_stack(codes)
+
+    def parts(self, codes: Numbers) -> list[Numbers]:
+        """What each column gives for rows that were coded."""
+        return [
+            np.concatenate([part(code) for part in column.made_of()], axis=1)
+            for column, code in zip(self.columns, codes.T, strict=True)
+        ]
 
     def features(self, codes: Numbers) -> Numbers:
         """What the network sees of rows that were coded."""
-        parts = [column.features(code) for column, code in zip(self.columns, codes.T, strict=True)]
-        return np.concatenate(parts, axis=1, dtype=np.float64)
+        return np.concatenate(self.parts(codes), axis=1, dtype=np.float64)
+
+    def with_columns(self, changed: Mapping[int, Column]) -> "Table":
+        """The table with other columns under some numbers."""
+        columns = (changed.get(number, column) for number, column in enumerate(self.columns))
+        return replace(self, columns=tuple(columns))
+
+    def grown(self, columns: Mapping[str, Any]) -> "Table":
+        """With values that are there as often as a fit asks of them; without any, the same table.
+
+        Codes of known values stay what they were, and so does all that a row of them becomes.
+        """
+        grown = {
+            number: column.grown(values_of(columns[column.name], column.name))
+            for number, column in enumerate(self.columns)
+            if isinstance(column, Category)
+        }
+        same = all(column is self.columns[number] for number, column in grown.items())
+        return self if same else self.with_columns(grown)
 
     def __str__(self) -> str:
         """A line for each column."""
-        told = [(column.name, column.story) for column in self.columns]
-        told += [(column.name, f"left out: {column.why}") for column in self.left_out]
-        width = max(len(name) for name, _ in told)
-        return "\n".join([*(f"{name:{width}}  {story}" for name, story in told), *self.notes])
+        stories = [(column.name, column.story) for column in self.columns]
+        stories += [(column.name, f"left out: {column.why}") for column in self.left_out]
+        width = max(len(name) for name, _ in stories)
+        return "\n".join([*(f"{name:{width}}  {story}" for name, story in stories), *self.notes])
 
 
 def _warn(column: Column, texts: Texts, code: Numbers) -> None:
@@ -98,7 +142,7 @@ def understood(
 ) -> Table:
     """What each column is, from pieces of a frame that together are all of it.
 
-    What is to be known of the targets is still missing: ``with_targets`` adds it.
+    What is to be known of the targets is still missing: ``TargetEncoding`` adds it.
     """
     kinds = checked_kinds(wanted, names)
     seen = {name: Seen(name, kinds.get(name)) for name in names}
@@ -106,75 +150,35 @@ def understood(
         for name in names:
             if kinds.get(name) != "drop":
                 seen[name].add(values_of(piece[name], name))
-    told = [understand(each) for each in seen.values()]
-    columns = tuple(part for part, _ in told if not isinstance(part, LeftOut))
-    left_out = tuple(part for part, _ in told if isinstance(part, LeftOut))
+    recognised = [_recognised(each) for each in seen.values()]
+    left_out = tuple(column for column in recognised if isinstance(column, LeftOut))
+    columns = tuple(column for column in recognised if not isinstance(column, LeftOut))
     if not columns:
         why = "; ".join(f"{column.name!r}: {column.why}" for column in left_out[:5])
         raise DataError(
             f"Rows must have a column that says something. None of {len(names)} does ({why}). "
             "Check the table."
         )
-    notes = tuple(note for _, note in told if note is not None)
+    notes = tuple(note for each in seen.values() for note in each.notes)
     return Table(columns, left_out, notes, tuple(names))
 
 
-@dataclass(frozen=True, eq=False)
-class Gathered:
-    """What is known of the targets for each value of some columns of a table."""
-
-    table: Table
-    found: Mapping[str, Statistics]
-
-    @classmethod
-    def empty(cls, table: Table, n_rows: int, n_targets: int) -> "Gathered":
-        """Before any rows; so many are to come."""
-        if n_targets > MOST_TARGETS or n_rows < ROWS_A_TARGET * n_targets:
-            table = replace(table, columns=tuple(map(_without_targets, table.columns)))
-        found = {
-            column.name: Statistics.empty(column.n_values + 2, n_targets)
-            for column in table.columns
-            if not isinstance(column, Date) and column.waits
-        }
-        return cls(table, found)
-
-    def add(
-        self, codes: Numbers, targets: Numbers, weight: Numbers | None, fold: NDArray[np.int64]
-    ) -> None:
-        """Some rows."""
-        mass = np.ones(len(codes)) if weight is None else weight
-        for number, column, statistics in self._averaged():
-            statistics.add(column.places(codes[:, number]), targets, mass, fold)
-
-    def finished(self, targets: Sequence[str]) -> Table:
-        """The table, by the names of the targets."""
-        columns = list(self.table.columns)
-        for number, column, statistics in self._averaged():
-            columns[number] = column.with_averages(statistics.averages(), targets)
-        return replace(self.table, columns=tuple(columns))
-
-    def rows(self, table: Table, codes: Numbers, fold: NDArray[np.int64]) -> Numbers:
-        """Rows of the finished table to train on, none of which has seen its own target."""
-        parts = [column.features(code) for column, code in zip(table.columns, codes.T, strict=True)]
-        for number, column, statistics in self._averaged():
-            apart = statistics.apart(column.places(codes[:, number]), fold)
-            parts[number][:, -apart.shape[1] :] = apart
-        return np.concatenate(parts, axis=1, dtype=np.float64)
-
-    def _averaged(self) -> Iterator[tuple[int, Averaged, Statistics]]:
-        for number, column in enumerate(self.table.columns):
-            if column.name in self.found and not isinstance(column, Date):
-                yield number, column, self.found[column.name]
-
-
-def _without_targets(column: Column) -> Column:
-    """A number as it is; a category with a column for each of its commonest values."""
-    if isinstance(column, Number):
-        return replace(column, levels=None)
-    if isinstance(column, Category) and column.waits:
-        rare = len(column.values) - FEW_VALUES
-        return one_hot(column.name, column.values, rare=rare, gaps=column.gaps)
-    return column
+def _recognised(seen: Seen) -> Column | LeftOut:
+    """What a column is; raises ConfigError where it is not what a user says."""
+    if seen.wanted == "drop":
+        return LeftOut(seen.name, "as you say")
+    if seen.gaps == seen.rows:
+        return LeftOut(seen.name, "it is empty")
+    for name, kind in KINDS.items():
+        if seen.wanted in (None, name):
+            recognised = kind.recognised(seen)
+            if recognised is not None:
+                return recognised
+    holds = f"text such as {next(iter(seen.counts))!r:.40}" if seen.counts else f"{seen.held}s"
+    raise ConfigError(
+        f"A column must hold what you say it does. columns says that {seen.name!r} is a "
+        f"{seen.wanted}, and it holds {holds}. Convert it, or leave it to be understood."
+    )
 
 
 def checked_kinds(wanted: Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:
@@ -186,9 +190,9 @@ def checked_kinds(wanted: Mapping[str, str] | None, names: Sequence[str]) -> dic
         )
     kinds = {str(name): kind for name, kind in (wanted or {}).items()}
     for name, kind in kinds.items():
-        if kind not in KINDS:
+        if kind not in CHOICES:
             raise ConfigError(
-                f"A column can be taken as {', '.join(KINDS)}. columns says {kind!r:.40} of "
+                f"A column can be taken as {', '.join(CHOICES)}. columns says {kind!r:.40} of "
                 f"{name!r}. Choose one of these."
             )
         if name not in names:
@@ -197,3 +201,80 @@ def checked_kinds(wanted: Mapping[str, str] | None, names: Sequence[str]) -> dic
                 f"{hint(name, names)}"
             )
     return kinds
+
+
+def described(table: Table) -> dict[str, Any]:
+    """All of a table but its arrays, as plain JSON values."""
+    return {
+        "columns": [
+            {"kind": column.kind, **{name: getattr(column, name) for name in _plain(type(column))}}
+            for column in table.columns
+        ],
+        "names": list(table.names),
+        "left_out": [{"name": column.name, "why": column.why} for column in table.left_out],
+        "notes": list(table.notes),
+    }
+
+
+def arrays(table: Table) -> Arrays:
+    """Its arrays, by the number of the column and what they are, and all values of categories."""
+    texts = [list(column.values) for column in table.columns if isinstance(column, Category)]
+    return {VALUES: np.frombuffer(json.dumps(texts).encode(), dtype=np.uint8).copy()} | {
+        f"{number}.{name}": np.asarray(array, dtype=np.float64)
+        for number, column in enumerate(table.columns)
+        for name in column.ARRAYS
+        if (array := getattr(column, name)) is not None
+    }
+
+
+def _plain(kind: type[Column]) -> dict[str, Any]:
+    """The fields of a kind of column that are plain values, and their types."""
+    return {f.name: f.type for f in fields(kind) if f.name not in (*kind.ARRAYS, VALUES)}
+
+
+def restored(description: Mapping[str, Any], stored: Mapping[str, NDArray[Any]]) -> Table:
+    """What both came from; raises ValueError, KeyError or TypeError for what cannot be."""
+    check(
+        "", description, {"columns": OBJECTS, "left_out": OBJECTS, "names": TEXTS, "notes": TEXTS}
+    )
+    texts, unused = _values(stored[VALUES]), {**stored}
+    del unused[VALUES]
+    columns: list[Column] = []
+    for number, each in enumerate(description["columns"]):
+        kind = KINDS[each["kind"]]
+        plain = _plain(kind)
+        check(f"column {number}.", each, {name: RULES[type_] for name, type_ in plain.items()})
+        parts: dict[str, Any] = {name: each[name] for name in plain}
+        parts |= {name: tuple(value) for name, value in parts.items() if isinstance(value, list)}
+        for name in kind.ARRAYS:
+            array = unused.pop(f"{number}.{name}", None)
+            if array is None:
+                continue
+            if array.dtype != np.float64 or not np.isfinite(array).all():
+                raise ValueError("numbers of a table that are not finite")
+            parts[name] = array
+        if kind is Category:
+            parts[VALUES] = next(texts, ())
+        columns.append(kind(**parts))
+        columns[-1].check()
+    if not columns or unused or next(texts, None) is not None:
+        raise ValueError("arrays or values of columns that are not there")
+    for each in description["left_out"]:
+        check("left_out.", each, {"name": TEXT, "why": TEXT})
+    left_out = tuple(LeftOut(each["name"], each["why"]) for each in description["left_out"])
+    names = [column.name for column in (*columns, *left_out)]
+    if len(set(names)) != len(names) or sorted(description["names"]) != sorted(names):
+        raise ValueError("names of other columns, or a column that is there twice")
+    return Table(tuple(columns), left_out, tuple(description["notes"]), tuple(description["names"]))
+
+
+def _values(raw: NDArray[Any]) -> Iterator[tuple[str, ...]]:
+    """The values of each category, in turn."""
+    if raw.dtype != np.uint8 or raw.ndim != 1:
+        raise ValueError("values of categories that are no texts")
+    try:
+        values = strict_json(raw.tobytes())
+    except RecursionError as error:
+        raise ValueError("values of categories that are no JSON") from error
+    check("", {VALUES: values}, {VALUES: list_of(TEXTS, "lists of texts")})
+    return map(tuple, values)

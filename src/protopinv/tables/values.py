@@ -1,11 +1,15 @@
-"""One column as it came, as plain values: numbers with NaN for a gap, or text with None for one."""
+"""Columns as they came, as plain values, and what was seen of them over all pieces of rows.
+
+Numbers have NaN for a gap, and texts have None for one.
+"""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -13,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
-from protopinv.words import number_of
+from protopinv.rows import keys_of
+from protopinv.words import NEARLY_ALL, is_gap, number_of
 
 Numbers = NDArray[np.float64]
 Texts = list[str | None]
@@ -25,6 +30,13 @@ _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p")
 DATE_FORMATS = (ISO, *(day + time for time in _TIMES for day in _DAYS))
 SECONDS_A_DAY = 86_400.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# So many texts are counted while rows are read.
+MOST_COUNTED = 500_000
+# Numbers of a column that are stored to find its middle and its range.
+SAMPLE = 20_000
+# So many different numbers may be levels.
+MOST_LEVELS = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,33 +56,143 @@ class Values:
 
     def as_texts(self) -> Texts:
         """Every value as text; whole numbers without a point, Booleans as true and false."""
-        if self.texts is not None:
-            return self.texts
-        write: Callable[[float], str] = _WRITING[self.held]
-        return [None if math.isnan(value) else write(value) for value in self._known().tolist()]
-
-    def as_numbers(self) -> Numbers:
-        """Every value as a number, true as 1 and false as 0; NaN for what is none."""
-        if self.texts is None:
-            return self._known()
-        return _by_value(self.texts, number_of)
-
-    def as_days(self, form: str) -> Numbers:
-        """Every value as a date, in days since 1970; NaN for what is none."""
-        if self.texts is None:
-            return self._known()
-        return _by_value(self.texts, lambda text: day_of(text, form))
-
-    def _known(self) -> Numbers:
         if self.numbers is None:
-            raise AssertionError("a column has numbers or texts")
-        return self.numbers
+            return self.texts or []
+        write = WRITING[self.held]
+        return [None if math.isnan(value) else write(value) for value in self.numbers.tolist()]
+
+    def read(self, reading: Callable[[str], float]) -> Numbers:
+        """Numbers or days as they are, and those of text by a ``reading``; NaN for what is none."""
+        if self.numbers is not None:
+            return self.numbers
+        texts = self.texts or []
+        # each text is read once, however often it is there
+        numbers = {text: np.nan if text is None else reading(text) for text in set(texts)}
+        return np.array([numbers[text] for text in texts], dtype=np.float64)
 
 
-def _by_value(texts: Texts, reading: Callable[[str], float]) -> Numbers:
-    """Every text read once, however often it is there."""
-    known = {text: np.nan if text is None else reading(text) for text in set(texts)}
-    return np.array([known[text] for text in texts], dtype=np.float64)
+@dataclass
+class Seen:
+    """What has been seen of a column so far; ``wanted`` is what a user says that it is."""
+
+    name: str
+    wanted: str | None = None
+    held: str | None = None
+    rows: int = 0
+    gaps: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    is_cut: bool = False  # not all texts are counted
+    sample: list[NDArray[np.float64]] = field(default_factory=list)  # keys and numbers
+    share: float = 1.0
+    levels: Numbers | None = field(default_factory=lambda: np.empty(0))
+    low: float = np.inf
+    high: float = -np.inf
+    has_fractions: bool = False
+    notes: list[str] = field(default_factory=list)  # what should be said of it aloud
+
+    def note(self, text: str) -> None:
+        """Add a note about the column."""
+        self.notes.append(f"column {self.name!r}: {text}")
+
+    def add(self, values: Values) -> None:
+        """Add some more rows."""
+        if self.wanted == "category":
+            values = Values("category", texts=values.as_texts())
+        elif self.held is not None and self.held != values.held:
+            values = Values("text", texts=values.as_texts())
+            self._count(Counter(shown(number) for number in self.numbers().tolist()))
+            self.sample = []
+        self.held = values.held
+        first, self.rows = self.rows, self.rows + len(values)
+        if values.numbers is None:
+            texts = Counter(t.strip() for t in values.texts or () if t and not is_gap(t))
+            self.gaps += len(values) - texts.total()
+            self._count(texts)
+            return
+        places = np.flatnonzero(~np.isnan(values.numbers))
+        numbers = values.numbers[places]
+        self.gaps += len(values) - len(numbers)
+        if not len(numbers):
+            return
+        self.low = min(self.low, float(numbers.min()))
+        self.high = max(self.high, float(numbers.max()))
+        self.has_fractions |= bool((numbers != np.floor(numbers)).any())
+        self._add_sample(numbers, first + places)
+        if self.levels is not None:
+            levels = np.union1d(self.levels, numbers)
+            self.levels = None if len(levels) > MOST_LEVELS else levels
+
+    def _count(self, texts: Counter[str]) -> None:
+        """Count each text; beyond a limit only those that are counted already."""
+        if len(self.counts) < MOST_COUNTED:
+            self.counts.update(texts)
+        else:
+            self.is_cut |= any(text not in self.counts for text in texts)
+            self.counts.update({text: n for text, n in texts.items() if text in self.counts})
+
+    def _add_sample(self, numbers: Numbers, rows: NDArray[np.int64]) -> None:
+        """Sample some numbers by those of their rows, fewer and fewer of the more there are."""
+        keys = keys_of(0, "seen", rows) / 2.0**64
+        chosen = keys < self.share
+        self.sample.append(np.stack([keys[chosen], numbers[chosen]]))
+        while sum(part.shape[1] for part in self.sample) > SAMPLE:
+            self.share /= 2
+            both = np.concatenate(self.sample, axis=1)
+            self.sample = [both[:, both[0] < self.share]]
+
+    def numbers(self) -> Numbers:
+        """Return a sample of the numbers, or of dates as days."""
+        return np.asarray(np.concatenate([*self.sample, np.empty((2, 0))], axis=1)[1])
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all rows hold the same number."""
+        return self.low == self.high and self.gaps == 0
+
+    @property
+    def range(self) -> dict[str, Any]:
+        """The median, and the ends between which most numbers lie."""
+        ends = np.quantile(self.numbers(), (0.02, 0.5, 0.98), method="inverted_cdf").tolist()
+        return dict(zip(("low", "middle", "high"), ends, strict=True))
+
+    @property
+    def least_share(self) -> float:
+        """The share of rows that must be readable: nearly all, or any where a user says so."""
+        return NEARLY_ALL if self.wanted is None else 1e-9
+
+    @cached_property
+    def as_numbers(self) -> dict[str, float]:
+        """Each text as the number that is written there, or NaN."""
+        return {text: number_of(text) for text in self.counts}
+
+    def share_of(self, read: Mapping[str, float]) -> float:
+        """The share of rows whose text could be read; of categories only where a user says so."""
+        if not self.counts or (self.held != "text" and self.wanted is None):
+            return 0.0
+        good = sum(count for text, count in self.counts.items() if not np.isnan(read[text]))
+        return good / self.counts.total()
+
+    def read_as(self, kind: str, read: Mapping[str, float]) -> "Seen":
+        """Return the column with its texts as numbers; others count as gaps, with a note."""
+        bad = Counter({text: n for text, n in self.counts.items() if np.isnan(read[text])})
+        good = [text for text in self.counts if text not in bad]
+        values = np.array([read[text] for text in good], dtype=np.float64)
+        counts = np.array([self.counts[text] for text in good], dtype=np.int64)
+        sample = np.repeat(values, np.maximum(1, counts // max(1, counts.sum() // SAMPLE)))
+        levels = np.unique(values)
+        if bad:
+            example = f"{bad.total()} values such as {next(iter(bad))!r:.40}"
+            self.note(f"{example} are no {kind}s and count as gaps")
+        return replace(
+            self,
+            held=kind,
+            gaps=self.gaps + bad.total(),
+            sample=[np.stack([np.zeros(len(sample)), sample])],
+            levels=levels,
+            low=float(levels[0]),
+            high=float(levels[-1]),
+            has_fractions=bool((values != np.floor(values)).any()),
+        )
 
 
 def shown(value: float) -> str:
@@ -86,11 +208,10 @@ def _iso(days: float) -> str:
     return str(moment.astype(f"datetime64[{unit}]"))
 
 
-_BOOLEANS = {0.0: "false", 1.0: "true"}
 # Numbers of each kind of column as texts.
-_WRITING: dict[str, Callable[[float], str]] = {
+WRITING: dict[str, Callable[[float], str]] = {
     "number": shown,
-    "boolean": _BOOLEANS.__getitem__,
+    "boolean": {0.0: "false", 1.0: "true"}.__getitem__,
     "date": _iso,
 }
 
@@ -99,10 +220,9 @@ def day_of(text: str, form: str) -> float:
     """The date that is written there, in days since 1970, or NaN."""
     text = text.strip()
     try:
-        found = datetime.fromisoformat(text) if form == ISO else datetime.strptime(text, form)
+        return _days(datetime.fromisoformat(text) if form == ISO else datetime.strptime(text, form))
     except ValueError:
-        return np.nan
-    return _days(found)
+        return math.nan
 
 
 def _days(moment: date) -> float:
@@ -120,7 +240,8 @@ def is_frame(X: Any) -> bool:
 def frame_columns(X: Any) -> dict[str, Any]:
     """Every column under its name; raises DataError for a name that is there twice."""
     # the columns of an Arrow table are no names
-    names = [str(name) for name in (X.columns if hasattr(X, "iloc") else _names(X))]
+    is_arrow = hasattr(X, "column_names") and not hasattr(X, "iloc")
+    names = [str(name) for name in (X.column_names if is_arrow else X.columns)]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(
@@ -129,15 +250,6 @@ def frame_columns(X: Any) -> dict[str, Any]:
         )
     frame = nw.from_native(X, eager_only=True)
     return dict(zip(names, frame.iter_columns(), strict=True))
-
-
-def _names(X: Any) -> Any:
-    return X.column_names if hasattr(X, "column_names") else X.columns
-
-
-def array_columns(X: NDArray[Any], names: Sequence[str]) -> dict[str, Any]:
-    """The columns of an array, under names that are known from elsewhere."""
-    return dict(zip(names, X.T, strict=True))
 
 
 def values_of(column: Any, name: str) -> Values:
@@ -184,45 +296,33 @@ def _of_array(column: NDArray[Any], name: str) -> Values:
 
 def _of_objects(values: list[Any], name: str) -> Values:
     """Values of any type: numbers or dates if all are, and text otherwise."""
-    known = [value for value in values if not _is_nothing(value)]
-    kinds = {_kind_of(value, name) for value in known}
-    if kinds in ({"boolean"}, {"number"}):
-        numbers = [np.nan if _is_nothing(value) else _float_of(value) for value in values]
-        return Values(kinds.pop(), _finite(np.array(numbers), name))
-    if kinds == {"date"}:
-        days = [np.nan if _is_nothing(value) else _days(value) for value in values]
-        return Values("date", np.array(days))
-    return Values("text", texts=[None if _is_nothing(value) else _text(value) for value in values])
+    plain = [_plain(value, name) for value in values]
+    kinds = {kind for kind, _ in plain if kind}
+    if len(kinds) == 1 and kinds != {"text"}:
+        numbers = np.array([np.nan if number is None else number for _, number in plain])
+        return Values(kinds.pop(), _finite(numbers, name))
+    return Values("text", texts=[WRITING.get(kind, str)(v) if kind else None for kind, v in plain])
 
 
-def _float_of(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def _kind_of(value: Any, name: str) -> str:
+def _plain(value: Any, name: str) -> tuple[str, Any]:
+    """The kind of a value, none of a gap, and the value as a number or as text."""
+    if _is_nothing(value):
+        return "", None
     if isinstance(value, bool | np.bool_):
-        return "boolean"
+        return "boolean", float(value)
     if isinstance(value, int | float | Decimal | np.number):
-        return "number"
+        try:
+            return "number", float(value)
+        except OverflowError:
+            return "number", math.inf
     if isinstance(value, date):
-        return "date"
+        return "date", _days(value)
     if isinstance(value, str):
-        return "text"
+        return "text", value
     raise DataError(
         f"A column must hold numbers, text, Booleans or dates. Column {name!r} holds "
         f"{type(value).__name__} values such as {value!r:.40}. Convert or drop it."
     )
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool | np.bool_):
-        return _BOOLEANS[float(value)]
-    if isinstance(value, int | float | Decimal | np.number):
-        return shown(_float_of(value))
-    return _iso(_days(value)) if isinstance(value, date) else str(value)
 
 
 def _is_nothing(value: Any) -> bool:

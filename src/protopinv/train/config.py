@@ -8,9 +8,10 @@ resolved from the data by the rules in ``resolve.py``. This module imports nothi
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from protopinv.errors import ConfigError
+from protopinv.plain import Rule
 
 if TYPE_CHECKING:
     from protopinv.network import Architecture
@@ -34,13 +35,6 @@ RegressionLoss = Literal["squared", "huber"]
 # Numbers beyond these lose their meaning in float32, where products of a few of them are formed.
 LARGEST = 1e30
 SMALLEST = 1e-30
-
-
-class Rule(NamedTuple):
-    """What a value must be: a test, and the words for it."""
-
-    test: Callable[[Any], bool]
-    text: str
 
 
 def _is(kind: Any, value: Any) -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor
 from protopinv.errors import ConfigError, DataError
 from protopinv.features import Distortion, Front, Moments, measure_moments
 from protopinv.objective import Classes, Objective
-from protopinv.rows import Block, MemoryRows, Piece, RowSource, WeightedRows
+from protopinv.rows import Block, MemoryRows, Piece, RowSource, weighted
 from protopinv.train.ranks import ALONE, Ranks
 from protopinv.train.resolve import FOLDS
 from protopinv.train.rows import AnyRows, Rows, joined_rows
@@ -284,7 +284,7 @@ def with_class_weight(rows: RowSource, class_weight: Any) -> tuple[RowSource, Cl
         counts.add(np.asarray(piece.y), mass, "y" if rows.in_memory else block.file)
     factors = class_factors(class_weight, counts.labels, counts.mass)
     weights = ClassWeights(counts.labels, factors)
-    return WeightedRows(rows, *weights), weights
+    return weighted(rows, *weights), weights
 
 
 def class_factors(
