@@ -33,6 +33,7 @@ style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/words.py
 
 types: $(READY)
 	$(BIN)/mypy

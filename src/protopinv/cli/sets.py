@@ -68,10 +68,10 @@ def data(
     from protopinv.data.sources import named_sets
 
     if name is None and as_json:
-        sets = [{"name": s.name, "found": s.found, "looked_in": s.places} for s in named_sets()]
+        sets = [{"name": s.name, "found": s.folder, "looked_in": s.places} for s in named_sets()]
         answer({"sets": sets}, as_json=True)
     elif name is None:
-        answer({s.name: s.found or "not here" for s in named_sets()}, as_json=False)
+        answer({s.name: s.folder or "not here" for s in named_sets()}, as_json=False)
         print()
         show(f"looked in: {', '.join(place for s in named_sets() for place in s.places)}")
     elif name not in NAMED:
@@ -82,7 +82,7 @@ def data(
         training, test = load_data(name, split="train"), load_data(name, split="test")
         values = {
             "data": name,
-            "found": next(each.found for each in named_sets() if each.name == name),
+            "found": next(each.folder for each in named_sets() if each.name == name),
             "training_rows": len(training.X),
             "test_rows": len(test.X),
             "features": training.X.shape[1],

@@ -50,10 +50,10 @@ class Reading(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class NamedSet:
-    """A set of rows with a name: where it was found, if it was, and where it is looked for."""
+    """A set of rows with a name: the folder it lies in, or None, and where it is looked for."""
 
     name: str
-    found: str | None
+    folder: str | None
     places: tuple[str, ...] = ()
 
 

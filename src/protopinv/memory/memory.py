@@ -68,7 +68,7 @@ class Memory:
     def n_numbers(self) -> int:
         """All that is stored; of a scatter matrix one half."""
         n_tails = 0 if self.tail is None else len(self.tail.mean)
-        return numbers_of(self.n_features, self.n_directions, n_tails, len(self.gaussians))
+        return size_of_memory(self.n_features, self.n_directions, n_tails, len(self.gaussians))
 
     @property
     def unit(self) -> float:
@@ -118,7 +118,7 @@ class Memory:
     def _most_of_a_group(self, n_groups: int) -> int:
         """As many Gaussians as the limit has room for, at least one."""
         m, r = self.n_features, self.n_directions
-        room = (self.limit - numbers_of(m, r, n_groups, 0)) // numbers_of_one(r)
+        room = (self.limit - size_of_memory(m, r, n_groups, 0)) // size_of_gaussian(r)
         return max(1, min(room // n_groups, max(PARTS_OF_A_GROUP, MOST_PARTS // n_groups)))
 
     def unlike(
@@ -156,7 +156,7 @@ class Memory:
 
     def limited(self, limit: int | None, n_rows: int, n_groups: int) -> "Memory":
         """With room for so many rows and groups; raises ConfigError if ``limit`` has none."""
-        least = numbers_of(self.n_features, self.n_directions, n_groups, n_groups)
+        least = size_of_memory(self.n_features, self.n_directions, n_groups, n_groups)
         if limit is None:
             limit = max(self.limit, usual_limit(n_rows, self.n_features), least)
         require_room(limit, least)
@@ -326,7 +326,7 @@ def begin_memory(
     limit = max(usual_limit(n, m), least) if limit is None else limit
     require_room(limit, least)
     few = range(1, min(m, MOST_DIRECTIONS) + 1)
-    r = max(r for r in few if numbers_of(m, r, n_groups, n_groups) <= limit)
+    r = max(r for r in few if size_of_memory(m, r, n_groups, n_groups) <= limit)
     sums = (torch.zeros(0, *shape, dtype=torch.float64) for shape in ((), (), (r,), (r, r)))
     nothing, tail = Gaussians(torch.zeros(0, dtype=torch.long), *sums), None
     if r < m:
@@ -346,16 +346,16 @@ def usual_limit(n_rows: int, n_features: int) -> int:
 def least_limit(n_features: int, n_groups: int) -> int:
     """Numbers of the smallest memory: one Gaussian of every group."""
     few = range(1, min(n_features, MOST_DIRECTIONS) + 1)
-    return min(numbers_of(n_features, r, n_groups, n_groups) for r in few)
+    return min(size_of_memory(n_features, r, n_groups, n_groups) for r in few)
 
 
-def numbers_of(n_features: int, r: int, n_groups: int, n_gaussians: int) -> int:
+def size_of_memory(n_features: int, r: int, n_groups: int, n_gaussians: int) -> int:
     """Numbers of a memory: its Gaussians and, along fewer directions than features, the tail."""
     tail = 0 if r == n_features else (r + 2 * n_groups) * n_features
-    return tail + n_gaussians * numbers_of_one(r)
+    return tail + n_gaussians * size_of_gaussian(r)
 
 
-def numbers_of_one(r: int) -> int:
+def size_of_gaussian(r: int) -> int:
     """Numbers of a Gaussian: group, rows, mass, mean and one half of the scatter."""
     return 3 + r + r * (r + 1) // 2
 

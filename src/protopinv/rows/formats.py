@@ -96,8 +96,8 @@ class ParquetRows(TypedFile):
             self.lengths.append(group.num_rows)
             for place, name in enumerate(schema.names if is_flat else ()):
                 # without statistics a gap is found when it is read
-                known = group.column(place).statistics
-                if known is not None and known.has_null_count and known.null_count:
+                statistics = group.column(place).statistics
+                if statistics is not None and statistics.has_null_count and statistics.null_count:
                     self.gaps.add(name)
         return schema
 

@@ -167,8 +167,10 @@ class Category(Kind):
         if not new:
             return self
         all_values = (*self.values, *(text for text in new if text not in self.lookup))
-        *known, other, gap = self.vectors
-        vectors = np.stack([*known, *[other] * (len(all_values) - len(known)), other, gap])
+        *own_vectors, other, gap = self.vectors
+        vectors = np.stack(
+            [*own_vectors, *[other] * (len(all_values) - len(own_vectors)), other, gap]
+        )
         names = self.names
         if self.is_one_hot:
             vectors = np.pad(vectors, ((0, 0), (0, len(new))))

@@ -275,11 +275,11 @@ def short(number: float) -> str:
     return f"{rounded:g}"
 
 
-def _refuse(values: Values, kinds: tuple[str, ...], name: str, wanted: str) -> None:
+def _refuse(values: Values, kinds: tuple[str, ...], name: str, kind: str) -> None:
     """Raise DataError for a column of another kind than in training, unless it is empty."""
     if values.held in kinds and values.numbers is not None and not np.isnan(values.numbers).all():
         raise DataError(
-            f"A column must hold what it held in training. {name!r} held {wanted}, and now holds "
+            f"A column must hold what it held in training. {name!r} held {kind}, and now holds "
             f"{values.held}s. Convert it."
         )
 

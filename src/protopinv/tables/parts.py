@@ -78,8 +78,8 @@ class Look:
     def places(self, code: Numbers) -> NDArray[np.int64]:
         """Which vector belongs to each code."""
         n = len(self.vectors) - 2
-        known = (code >= 0) & (code < n)
-        return np.where(np.isnan(code), n + 1, np.where(known, code, n)).astype(np.int64)
+        has_vector = (code >= 0) & (code < n)
+        return np.where(np.isnan(code), n + 1, np.where(has_vector, code, n)).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)

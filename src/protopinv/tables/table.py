@@ -138,13 +138,13 @@ def _warn(column: Column, texts: Texts, code: Numbers) -> None:
 
 
 def understood(
-    pieces: Iterable[Mapping[str, Any]], names: Sequence[str], wanted: Mapping[str, str] | None
+    pieces: Iterable[Mapping[str, Any]], names: Sequence[str], columns: Mapping[str, str] | None
 ) -> Table:
     """What each column is, from pieces of a frame that together are all of it.
 
     What is to be known of the targets is still missing: ``TargetEncoding`` adds it.
     """
-    kinds = checked_kinds(wanted, names)
+    kinds = checked_kinds(columns, names)
     seen = {name: Seen(name, kinds.get(name)) for name in names}
     for piece in pieces:
         for name in names:
@@ -152,43 +152,43 @@ def understood(
                 seen[name].add(values_of(piece[name], name))
     recognised = [_recognised(each) for each in seen.values()]
     left_out = tuple(column for column in recognised if isinstance(column, LeftOut))
-    columns = tuple(column for column in recognised if not isinstance(column, LeftOut))
-    if not columns:
+    used = tuple(column for column in recognised if not isinstance(column, LeftOut))
+    if not used:
         why = "; ".join(f"{column.name!r}: {column.why}" for column in left_out[:5])
         raise DataError(
             f"Rows must have a column that says something. None of {len(names)} does ({why}). "
             "Check the table."
         )
     notes = tuple(note for each in seen.values() for note in each.notes)
-    return Table(columns, left_out, notes, tuple(names))
+    return Table(used, left_out, notes, tuple(names))
 
 
 def _recognised(seen: Seen) -> Column | LeftOut:
     """What a column is; raises ConfigError where it is not what a user says."""
-    if seen.wanted == "drop":
+    if seen.asked == "drop":
         return LeftOut(seen.name, "as you say")
     if seen.gaps == seen.rows:
         return LeftOut(seen.name, "it is empty")
     for name, kind in KINDS.items():
-        if seen.wanted in (None, name):
+        if seen.asked in (None, name):
             recognised = kind.recognised(seen)
             if recognised is not None:
                 return recognised
     holds = f"text such as {next(iter(seen.counts))!r:.40}" if seen.counts else f"{seen.held}s"
     raise ConfigError(
         f"A column must hold what you say it does. columns says that {seen.name!r} is a "
-        f"{seen.wanted}, and it holds {holds}. Convert it, or leave it to be understood."
+        f"{seen.asked}, and it holds {holds}. Convert it, or leave it to be understood."
     )
 
 
-def checked_kinds(wanted: Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:
+def checked_kinds(columns: Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:
     """What a user says of columns; raises ConfigError for what cannot be."""
-    if wanted is not None and not isinstance(wanted, Mapping):
+    if columns is not None and not isinstance(columns, Mapping):
         raise ConfigError(
-            f"columns says what each column is, by name. Got {wanted!r:.40}. Give a dict, such as "
+            f"columns says what each column is, by name. Got {columns!r:.40}. Give a dict, such as "
             '{"zip": "category"}.'
         )
-    kinds = {str(name): kind for name, kind in (wanted or {}).items()}
+    kinds = {str(name): kind for name, kind in (columns or {}).items()}
     for name, kind in kinds.items():
         if kind not in CHOICES:
             raise ConfigError(

@@ -73,10 +73,10 @@ class Values:
 
 @dataclass
 class Seen:
-    """What has been seen of a column so far; ``wanted`` is what a user says that it is."""
+    """What has been seen of a column so far; ``asked`` is the kind that a user asks for."""
 
     name: str
-    wanted: str | None = None
+    asked: str | None = None
     held: str | None = None
     rows: int = 0
     gaps: int = 0
@@ -96,7 +96,7 @@ class Seen:
 
     def add(self, values: Values) -> None:
         """Add some more rows."""
-        if self.wanted == "category":
+        if self.asked == "category":
             values = Values("category", texts=values.as_texts())
         elif self.held is not None and self.held != values.held:
             values = Values("text", texts=values.as_texts())
@@ -158,7 +158,7 @@ class Seen:
     @property
     def least_share(self) -> float:
         """The share of rows that must be readable: nearly all, or any where a user says so."""
-        return NEARLY_ALL if self.wanted is None else 1e-9
+        return NEARLY_ALL if self.asked is None else 1e-9
 
     @cached_property
     def as_numbers(self) -> dict[str, float]:
@@ -167,7 +167,7 @@ class Seen:
 
     def share_of(self, read: Mapping[str, float]) -> float:
         """The share of rows whose text could be read; of categories only where a user says so."""
-        if not self.counts or (self.held != "text" and self.wanted is None):
+        if not self.counts or (self.held != "text" and self.asked is None):
             return 0.0
         good = sum(count for text, count in self.counts.items() if not np.isnan(read[text]))
         return good / self.counts.total()
@@ -197,8 +197,8 @@ class Seen:
 
 def shown(value: float) -> str:
     """A number as text: "3" for 3.0."""
-    whole = abs(value) < 2**53 and value == int(value)
-    return str(int(value)) if whole else repr(value)
+    is_whole = abs(value) < 2**53 and value == int(value)
+    return str(int(value)) if is_whole else repr(value)
 
 
 def _iso(days: float) -> str:
