@@ -21,8 +21,8 @@ from benchmarks.recipes import Parameters
 from benchmarks.tasks import OBJECTIVE, Arrays, Task, arrays_of
 from protopinv.bank import Bank, population
 from protopinv.errors import ConfigError, TrainingError
+from protopinv.fitting import shape_of
 from protopinv.model import Model, merged_network
-from protopinv.model.fitting import shape_of
 from protopinv.train.capture import WARM_UP, CapturedStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History

@@ -10,6 +10,7 @@ from benchmarks.tasks import Arrays
 from protopinv.errors import ConfigError
 from protopinv.estimators import ProtoPINVClassifier
 from protopinv.estimators.base import ProtoPINV
+from protopinv.estimators.classifier import label_targets
 from protopinv.estimators.rows import row_source
 from protopinv.features import FeatureMap, Front
 from protopinv.model import Model
@@ -23,13 +24,13 @@ class Contestant(ClassifierMixin, ProtoPINV):
     """A classifier with the interface of ours that has no prototypes."""
 
     classes_ = ProtoPINVClassifier.classes_
+    predict = ProtoPINVClassifier.predict
     decision_function = ProtoPINVClassifier.decision_function
-    _targets_of = ProtoPINVClassifier._targets_of
 
     def _arrays(self, X: Any, y: Any, seed: int) -> tuple[RowSource, Arrays]:
         """Rows of numbers, checked, and with their targets as training takes them."""
         rows = row_source(self, X, y, None, is_image=True)
-        targets = self._targets_of(rows, None)
+        targets = label_targets(rows)
         X, y, _ = rows.load()
         mass = np.ones(len(y))
         targets.add(y, mass, "y")

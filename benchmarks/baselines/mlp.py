@@ -15,12 +15,11 @@ from torch import Generator, Tensor
 from benchmarks.baselines.contestant import Contestant
 from protopinv.errors import ConfigError
 from protopinv.estimators import ProtoPINVClassifier
-from protopinv.estimators.base import fitted
 from protopinv.estimators.parameters import as_estimator
 from protopinv.estimators.rows import with_image_shape
 from protopinv.features import FeatureMap
+from protopinv.fitting import candidates, shape_of, training_errors
 from protopinv.model import Model
-from protopinv.model.fitting import candidates, memory_named, shape_of
 from protopinv.network import Network
 from protopinv.objective import Objective
 from protopinv.train.config import TrainConfig, is_auto
@@ -72,7 +71,11 @@ class MLPBaselineClassifier(WithoutBanks):
     label_smoothing: float = 0.0
     weight_decay: float = 0.0
 
-    n_trained_ = fitted(n_weights, "int", "Trainable parameters.")
+    @property
+    def n_trained_(self) -> int:
+        """Trainable parameters."""
+        return n_weights(self._model())
+
     predict_proba = ProtoPINVClassifier.predict_proba
     predict_log_proba = ProtoPINVClassifier.predict_log_proba
 
@@ -96,7 +99,7 @@ class MLPBaselineClassifier(WithoutBanks):
         config = candidates(config, shape)[0]
         progress_bar = progress(enabled=bool(self.verbose), also=observer)
         threads = threads_for(shape, objective.n_outputs, config, device)
-        with progress_bar as watched, memory_named(), threads:
+        with progress_bar as watched, training_errors(), threads:
             split = data_of_arrays(data.X, data.y, objective, seed=seed, share=config.held_out)
             prepared = prepare(split, config, device, seed=seed)
             sizes = (prepared.features.n_components, *config.widths, objective.n_outputs)

@@ -11,9 +11,8 @@ from torch import Generator, Tensor
 from benchmarks.baselines.contestant import Contestant
 from benchmarks.tasks import Arrays
 from protopinv.errors import ConfigError, DataError, TrainingError
-from protopinv.estimators.base import fitted
 from protopinv.features import FeatureMap
-from protopinv.model.fitting import memory_named
+from protopinv.fitting import training_errors
 from protopinv.network import ACTIVATIONS, Network, with_bias
 from protopinv.objective import Classes
 from protopinv.train.config import SMALLEST, TrainConfig
@@ -93,13 +92,12 @@ class RandomHiddenClassifier(Contestant):
         self.device = device
         self.random_state = random_state
 
-    n_trained_ = fitted(
-        lambda m: m.network.weights[-1].numel(),
-        "int",
-        "Numbers that were solved for: those of the output layer.",
-    )
+    @property
+    def n_trained_(self) -> int:
+        """Numbers that were solved for: those of the output layer."""
+        return int(self._model().network.weights[-1].numel())
 
-    def fit(self, X: Any, y: Any) -> Self:  # type: ignore[override]
+    def fit(self, X: Any, y: Any) -> Self:
         """Draw W_1, sum the Gram matrix of act([1, x] W_1) over pieces of rows, solve for W_2."""
         config, device = self.config(), resolve_device(self.device)
         ridge: Any = self.ridge
@@ -111,7 +109,7 @@ class RandomHiddenClassifier(Contestant):
                 "Give one of them, or use ProtoPINVClassifier for several labels a row."
             )
         generator = Generator().manual_seed(seed)
-        with memory_named():
+        with training_errors():
             features = fit_features(data.data, None, config, device)
             first = self._first_layer(features.n_components, generator).to(device)
             hidden = _Hidden(features, first, self.activation)

@@ -1,5 +1,6 @@
 """Small networks that retrain in a blink: prototypes are trained, weights are solved."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -13,12 +14,7 @@ if TYPE_CHECKING:
         ProtoPINVRegressor,
         load,
     )
-    from protopinv.evaluation import (
-        Evaluation,
-        LabelEvaluation,
-        NumberEvaluation,
-        evaluate,
-    )
+    from protopinv.evaluation import Evaluation, LabelEvaluation, NumberEvaluation, evaluate
     from protopinv.features import FeatureMap
     from protopinv.network import Network
     from protopinv.rows import ArrayRows, BatchRows, RowSource, open_rows
@@ -28,29 +24,17 @@ if TYPE_CHECKING:
     from protopinv.tuning import Tuned, tune
 
 # Public names are imported when they are first used, so that the command line starts quickly.
-_HOME = {
-    "ArrayRows": "protopinv.rows",
-    "Bank": "protopinv.bank",
-    "BatchRows": "protopinv.rows",
-    "ConvStem": "protopinv.estimators",
-    "Evaluation": "protopinv.evaluation",
-    "FeatureMap": "protopinv.features",
-    "History": "protopinv.train.history",
-    "ImageCopies": "protopinv.estimators",
-    "LabelEvaluation": "protopinv.evaluation",
-    "Network": "protopinv.network",
-    "NumberEvaluation": "protopinv.evaluation",
-    "ProtoPINVClassifier": "protopinv.estimators",
-    "ProtoPINVRegressor": "protopinv.estimators",
-    "RowSource": "protopinv.rows",
-    "TrainConfig": "protopinv.train.config",
-    "Tuned": "protopinv.tuning",
-    "evaluate": "protopinv.evaluation",
-    "load": "protopinv.estimators",
-    "open_rows": "protopinv.rows",
-    "ridge_solve": "protopinv.solve",
-    "solve_layers": "protopinv.solve",
-    "tune": "protopinv.tuning",
+_HOMES = {
+    "bank": ("Bank",),
+    "estimators": ("ConvStem", "ImageCopies", "ProtoPINVClassifier", "ProtoPINVRegressor", "load"),
+    "evaluation": ("Evaluation", "LabelEvaluation", "NumberEvaluation", "evaluate"),
+    "features": ("FeatureMap",),
+    "network": ("Network",),
+    "rows": ("ArrayRows", "BatchRows", "RowSource", "open_rows"),
+    "solve": ("ridge_solve", "solve_layers"),
+    "train.config": ("TrainConfig",),
+    "train.history": ("History",),
+    "tuning": ("Tuned", "tune"),
 }
 
 __all__ = [
@@ -81,11 +65,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'protopinv' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOME[name]), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"protopinv.{home}"), name)
+    raise AttributeError(f"module 'protopinv' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -492,7 +492,7 @@ def test_a_network_is_merged_once(five, fitted, tmp_path, monkeypatch) -> None:
         merged.append(1)
         return merged_network(*args, **options)
 
-    for module in ("model.fitting", "continual.editing"):
+    for module in ("fitting", "continual.editing"):
         monkeypatch.setattr(f"protopinv.{module}.merged_network", counted)
     model.partial_fit(X[y < 3], y[y < 3])
     assert len(merged) == 1

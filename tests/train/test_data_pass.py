@@ -82,7 +82,7 @@ def test_rows_in_bfloat16_give_nearly_the_same_gradients_in_the_type_of_the_weig
 
 @pytest.mark.parametrize("estimator", [ProtoPINVClassifier, MLPBaselineClassifier])
 def test_bfloat16_where_it_is_slow_is_not_used_and_that_is_said(blobs, estimator, monkeypatch):
-    monkeypatch.setattr("protopinv.model.fitting.fast_bfloat16", lambda _: False)
+    monkeypatch.setattr("protopinv.fitting.fast_bfloat16", lambda _: False)
     options = {"max_epochs": 3, "random_state": 0, "dtype": "float32"}
     with pytest.warns(SlowRowsWarning, match=r"Went on with row_dtype='same'"):
         rough = estimator(row_dtype="bfloat16", **options).fit(*blobs)
@@ -94,7 +94,7 @@ def test_bfloat16_where_it_is_slow_is_not_used_and_that_is_said(blobs, estimator
 @pytest.mark.parametrize("estimator", [ProtoPINVClassifier, MLPBaselineClassifier])
 def test_training_on_bfloat16_rows_learns_as_well(estimator, monkeypatch):
     """Slow or not: where this machine has no instructions for it, it is told that it has."""
-    monkeypatch.setattr("protopinv.model.fitting.fast_bfloat16", lambda _: True)
+    monkeypatch.setattr("protopinv.fitting.fast_bfloat16", lambda _: True)
     data, test = (load_data("digits", split=split) for split in ("train", "test"))
     options = {"max_epochs": 60, "scaling": "global", "early_stopping": False, "random_state": 0}
     options |= {"lr": 0.05, "validation_fraction": 0.1, "device": "cpu"}

@@ -66,7 +66,7 @@ def rows_for(
     needs_target: bool = False,
     split: "Split" = "test",
 ) -> "Dataset":
-    """One split of a named set, or the columns of a table that the model was trained on.
+    """One split of a named set, or all columns of a table; the model picks its own by name.
 
     A target that is needed, and not named, is the one that the model was trained on.
     """
@@ -83,8 +83,6 @@ def rows_for(
         data,
         split=split,
         target=targets,
-        features=model.feature_names,
-        left_out=[] if table is None else [column.name for column in table.left_out],
         needs_target=needs_target,
         weight=weight,
         as_text=as_text,
@@ -93,12 +91,6 @@ def rows_for(
     )
     for line in rows.said:
         say(line)
-    by_name = model.feature_names is not None and data not in NAMED
-    if not by_name and rows.X.shape[1] != estimator.n_features_in_:
-        raise DataError(
-            f"Rows must have what the model was trained on: {estimator.n_features_in_} features. "
-            f"{rows.name} has {rows.X.shape[1]}. Choose the data that belong to the model."
-        )
     n_targets = 1 if model.task == "classification" else model.objective.n_outputs
     if needs_target and n_targets != max(1, len(rows.targets)):
         raise DataError(

@@ -13,9 +13,15 @@ from torch import Tensor
 from protopinv.continual.editing import in_one_scale, renewed, widened_to, with_classes
 from protopinv.continual.update import LearnOptions, New, Settings, update
 from protopinv.errors import DataError
-from protopinv.model import FitOptions, Model
-from protopinv.model.fitting import memory_named, require_some, shape_of
-from protopinv.model.warm_start import continued, require_same_targets
+from protopinv.fitting import (
+    FitOptions,
+    continued,
+    require_same_targets,
+    require_some,
+    shape_of,
+    training_errors,
+)
+from protopinv.model import Model
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.rows import MemoryRows, Piece, RowSource, concatenated
 from protopinv.tables.rows import encode_grown, grow_table
@@ -86,7 +92,7 @@ def _learn(
     started = time.perf_counter()
     with (
         progress(enabled=options.verbose, also=how.observer) as observer,
-        memory_named(),
+        training_errors(),
         threads_for(shape, model.objective.n_outputs, config, options.device),
     ):
         seen = _as_seen(model, X, y, weight, config, options.device)

@@ -8,13 +8,7 @@ from protopinv.estimators.parameters import ConvStem, ImageCopies, restored
 from protopinv.estimators.regressor import ProtoPINVRegressor
 from protopinv.model_file.loading import ODD, unknown_settings
 
-__all__ = [
-    "ConvStem",
-    "ImageCopies",
-    "ProtoPINVClassifier",
-    "ProtoPINVRegressor",
-    "load",
-]
+__all__ = ["ConvStem", "ImageCopies", "ProtoPINVClassifier", "ProtoPINVRegressor", "load"]
 
 
 def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:

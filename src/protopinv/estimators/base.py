@@ -1,9 +1,8 @@
 """What the classifier and the regressor share: an estimator holds parameters and a model."""
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,19 +13,36 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags, check_random_state
 from torch import Generator, nn
 
-from protopinv.callbacks import Callback, Callbacks
-from protopinv.continual import LearnOptions, Pruned, freeze, grow, learn, prune
+from protopinv.continual import Pruned, freeze, grow, prune
 from protopinv.diagnose import Diagnosis, Perturbation, check_lemma, diagnose
 from protopinv.errors import ConfigError
-from protopinv.estimators.parameters import Parameters, as_estimator, stored
+from protopinv.estimators.parameters import (
+    COPIES,
+    STEM,
+    ConvStem,
+    Hyperparameters,
+    ImageCopies,
+    as_estimator,
+    parameter,
+    stored,
+    written,
+)
 from protopinv.estimators.rows import row_source, rows_to_predict, with_image_shape
-from protopinv.model import FitOptions, Model, Saving, fit_rows
-from protopinv.model.fitting import solvable
+from protopinv.fitting import FitOptions, training_errors
+from protopinv.model import Model
+from protopinv.plain import Rule
 from protopinv.rows import RowSource
-from protopinv.train.config import TrainConfig, is_auto
-from protopinv.train.loop import Observer
+from protopinv.train.config import (
+    AUTO,
+    COUNT_OR_NONE,
+    FIELDS,
+    FLAG,
+    NATURAL,
+    SHARE,
+    TrainConfig,
+    is_auto,
+)
 from protopinv.train.machine import resolve_device
-from protopinv.train.targets import Targets
 
 if TYPE_CHECKING:
     from protopinv.export import Exported
@@ -35,24 +51,125 @@ if TYPE_CHECKING:
 MOST_MEMORY = 2**53
 
 
-def fitted(of: Callable[[Model], Any], type_: str, text: str, *, may_lack: bool = True) -> Any:
-    """A fitted attribute: a property of ``model_``, absent before ``fit``.
+def fitted(path: str, text: str, type_: str = "", *, may_lack: bool = True) -> Any:
+    """A fitted attribute: what is at a path in ``model_``, absent before ``fit``.
 
     Unless it ``may_lack``, None is absence too.
     """
 
     def attribute(self: "ProtoPINV") -> Any:
-        value = of(self._model())
+        value = attrgetter(path)(self._model())
         if value is None and not may_lack:
             raise AttributeError(f"This {type(self).__name__} has none: {text}")
         return value
 
+    type_ = type_ or written(Model.__dataclass_fields__[path].type)
     return property(attribute, doc=f"{type_}\n        {text}")
 
 
 @as_estimator
-class ProtoPINV(Parameters):
-    """An estimator whose ``fit`` leaves one value behind, ``model_``."""
+class ProtoPINV(Hyperparameters):
+    """Parameters, and one frozen value ``model_`` that ``fit`` leaves behind."""
+
+    columns: Mapping[str, str] | None = parameter(
+        None,
+        "dict or None",
+        "How columns of a frame are used, by name: 'number', 'category', 'date' or 'drop'; other "
+        "columns are inferred.",
+    )
+    stem: ConvStem | str | None = parameter(
+        AUTO,
+        "ConvStem, None or 'auto'",
+        "A convolutional stem before the network; auto: for images large enough.",
+        Rule(
+            lambda v: v is None or is_auto(v) or isinstance(v, ConvStem),
+            "'auto', None or ConvStem(...)",
+        ),
+    )
+    copies: ImageCopies | None = parameter(
+        None,
+        "ImageCopies or None",
+        "Distorted copies of every training image.",
+        Rule(lambda v: v is None or isinstance(v, ImageCopies), "None or ImageCopies(...)"),
+    )
+    memory: int | str = parameter(
+        AUTO,
+        "int or 'auto'",
+        "Limit of the replay memory for ``partial_fit``, in numbers; 0: none; auto: a quarter of "
+        "those of the rows, 138,500 at most, and one Gaussian for every class at least.",
+        Rule(lambda v: is_auto(v) or NATURAL.test(v), "'auto' or a whole number, 0 or more"),
+    )
+    max_prototypes: int | None = parameter(
+        None,
+        "int or None",
+        "Upper limit of prototypes per bank in ``partial_fit``. When new classes need more, the "
+        "least important prototypes are removed.",
+        COUNT_OR_NONE,
+    )
+    warm_start: Any = parameter(
+        False,
+        "bool",
+        "Start ``fit`` from the banks and the features of the last fit, without folds.",
+        FLAG,
+    )
+    device: str = parameter(
+        AUTO,
+        "str",
+        "Where to train and predict: 'cpu', 'cuda', 'cuda:1'; 'auto' takes a GPU where torch sees "
+        "one.",
+    )
+    random_state: Any = parameter(
+        None, "int, RandomState or None", "Seed; equal values give equal models on one machine."
+    )
+    verbose: Any = parameter(
+        0,
+        "int",
+        "1 shows a progress bar on stderr.",
+        Rule(lambda v: isinstance(v, int), "a whole number or a bool"),
+    )
+
+    network_ = fitted(
+        "network",
+        "The plain network on original features, behind ``front_`` if there is one, in float64.",
+    )
+    front_ = fitted("front", "A stem or tail transform before the network, which cannot be merged.")
+    features_ = fitted(
+        "features", "Scaling and projection before the network, merged into ``network_``."
+    )
+    bank_ = fitted(
+        "bank", "The trained prototypes of every member, members first.", "Bank", may_lack=False
+    )
+    memory_ = fitted(
+        "memory", "The replay memory: Gaussians in place of the rows, for ``partial_fit``."
+    )
+    table_ = fitted(
+        "table", "How the columns of a frame are encoded; ``print`` shows a line for each."
+    )
+    objective_ = fitted("objective", "What the outputs stand for.", "Classes, Labels or Numbers")
+    config_ = fitted("config", "The hyperparameters used: every 'auto' resolved.")
+    candidates_ = fitted(
+        "candidates",
+        "The candidates that were screened, with their out-of-fold loss; empty for one alone, and "
+        "in a model that was loaded.",
+    )
+    history_ = fitted(
+        "history",
+        "Loss, learning rate, ridges and validation score of every epoch; what the guard did.",
+    )
+    n_iter_ = fitted("history.n_epochs", "Epochs that were run.", "int")
+    n_trained_ = fitted("prototypes.n_trained", "Trainable parameters.", "int")
+    n_shipped_ = fitted("size", "Model size: parameters that are needed to predict.", "int")
+    n_features_in_ = fitted("n_columns", "Columns of ``X`` in ``fit``.")
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """ndarray
+        Names of the columns of ``X`` in ``fit``, where they had any.
+        """
+        names = self._model().feature_names
+        if names is None:
+            raise AttributeError(f"This {type(self).__name__} was fitted without feature names.")
+        return np.array(names, dtype=object)
 
     def __sklearn_tags__(self) -> Tags:
         """Say that sparse rows are fine: they are made dense a piece at a time."""
@@ -63,89 +180,71 @@ class ProtoPINV(Parameters):
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in vars(self)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        observer: Observer | None = None,
-        callbacks: Iterable[Callback] | None = None,
-        checkpoint: str | Path | None = None,
-        checkpoint_every: int | str = "5min",
-        resume: bool = False,
-    ) -> Self:
-        """Train on rows ``X`` and targets ``y``; ``sample_weight`` says what each row counts.
+    def config(self) -> TrainConfig:
+        """The hyperparameters, validated: ConfigError for a parameter outside its range.
 
-        ``X`` is an array, a sparse matrix, a frame of pandas or polars, images, or a source of rows
-        that brings its targets and weights along, as ``open_rows`` makes it of files; then ``y`` is
-        left out.
-
-        ``observer`` is a function that gets every epoch's report; if it returns True, training
-        stops. ``callbacks`` are called at the beginning and the end too, and may fail without harm;
-        ``protopinv.callbacks`` has some.
-
-        With ``checkpoint``, a path, the state of the training is written there every so many
-        epochs, or after a time such as "30s" or "10min", and on Ctrl-C or SIGTERM; ``resume``
-        continues from that file, or begins if there is none. After any error the estimator is as
-        it was before.
+        What is "auto" is resolved in ``fit``; ``config_`` has the values that were used.
         """
-        watchers = Callbacks(observer, callbacks)
-        with watchers.told_of(self), solvable():
-            start = vars(self).get("model_") if self.warm_start else None
-            config, rows, targets = self._rows(X, y, sample_weight, start)
-            saving = Saving(checkpoint, checkpoint_every, resume)
-            options = self._options()
-            self.model_ = fit_rows(
-                rows, targets, config, options, start=start, callbacks=watchers, saving=saving
-            )
-        return self
+        for item in fields(self):
+            rule, value = item.metadata.get("rule"), getattr(self, item.name)
+            plain = value.tolist() if isinstance(value, np.generic) else value
+            if rule is not None and not rule.test(plain):
+                raise ConfigError(
+                    f"{item.name} must be {rule.text}. Got {value!r}. Change it, or leave it at "
+                    f"{item.default!r}."
+                )
+        values = {name: getattr(self, name) for name in FIELDS if hasattr(self, name)}
+        if self.stem is None:
+            values["stem"] = "none"
+        elif isinstance(self.stem, ConvStem):
+            values |= {name: getattr(self.stem, part) for name, part in STEM.items()}
+        if self.copies is not None:
+            values |= {name: getattr(self.copies, part) for name, part in COPIES.items()}
+        return TrainConfig(**values)
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict the class, the labels or the numbers of each row."""
-        return self._model().objective.decode(self._outputs(X).numpy())
-
+    @training_errors()
     def grow(self, n: int) -> Self:
         """Add ``n`` prototypes to every bank, at rows drawn from the replay memory.
 
         Their targets are the predictions there, so that predictions hardly change;
         ``partial_fit`` then has more to learn with.
         """
-        return self._become(grow, n, self._seed())
+        self.model_ = grow(self._model(), n, self._seed())
+        return self
 
     def freeze(self, n: int | None = None) -> Self:
         """Keep the first ``n`` prototypes of every bank where they are; None: all, 0: none.
 
         Those that are added later are trained.
         """
-        return self._become(freeze, n)
+        self.model_ = freeze(self._model(), n)
+        return self
 
+    @training_errors()
     def prune(self, n_prototypes: int) -> Pruned:
         """Leave every bank with so many prototypes, the most important ones.
 
         The importance of one is how far outputs move without it, for rows drawn from the replay
         memory; frozen ones stay, as far as there is room.
         """
-        with solvable():
-            self.model_, pruned = prune(self._model(), n_prototypes, self._seed())
+        self.model_, pruned = prune(self._model(), n_prototypes, self._seed())
         return pruned
 
+    @training_errors()
     def diagnose(self) -> Diagnosis:
         """Conditioning and sensitivity of every layer's solve, of the first member."""
-        with solvable():
-            model = self._model()
-            return diagnose(model.prototypes.member(0), model.config.architecture)
+        model = self._model()
+        return diagnose(model.prototypes.member(0), model.config.architecture)
 
+    @training_errors()
     def check_lemma(self, size: float = 1e-4, seed: int = 0) -> tuple[Perturbation, ...]:
         """How far every layer's weights move when its prototypes do, next to Lemma 1's bound.
 
         They are moved in a random direction, by ``size`` times the norm of the prototype matrix.
         """
-        generator = Generator().manual_seed(seed)
-        with solvable():
-            model = self._model()
-            bank, architecture = model.prototypes.member(0), model.config.architecture
-            return check_lemma(bank, architecture, size=size, generator=generator)
+        model, generator = self._model(), Generator().manual_seed(seed)
+        bank, architecture = model.prototypes.member(0), model.config.architecture
+        return check_lemma(bank, architecture, size=size, generator=generator)
 
     def save(
         self,
@@ -188,16 +287,11 @@ class ProtoPINV(Parameters):
         """
         from protopinv.export.exporting import export
 
-        rows = partial(rows_to_predict, self, model=self._model())
-        return export(
-            self._stored(),
-            path,
-            dtype=dtype,
-            calibration=None if calibration is None else rows(calibration),
-            X=None if X is None else rows(X),
-            y=y,
-            examples=examples,
-        )
+        model = self._stored()
+        options: dict[str, Any] = {"calibration": calibration, "X": X}
+        for name in [name for name, rows in options.items() if rows is not None]:
+            options[name] = rows_to_predict(self, options[name], model)
+        return export(model, path, dtype=dtype, y=y, examples=examples, **options)
 
     def to_sklearn(self) -> Any:
         """An ordinary fitted MLPClassifier or MLPRegressor that predicts the same.
@@ -216,67 +310,6 @@ class ProtoPINV(Parameters):
 
         return to_torch(self._model())
 
-    network_ = fitted(
-        lambda m: m.network,
-        "Network",
-        "The plain network on original features, behind ``front_`` if there is one, in float64.",
-    )
-    bank_ = fitted(
-        lambda m: m.bank,
-        "Bank",
-        "The trained prototypes of every member of the ensemble, members first.",
-        may_lack=False,
-    )
-    config_ = fitted(
-        lambda m: m.config, "TrainConfig", "The hyperparameters used: every 'auto' resolved."
-    )
-    candidates_ = fitted(
-        lambda m: m.candidates,
-        "tuple of Candidate",
-        "The candidates that were screened, with their out-of-fold loss; empty for one alone, and "
-        "in a model that was loaded.",
-    )
-    history_ = fitted(
-        lambda m: m.history,
-        "History",
-        "Loss, learning rate, ridges and validation score of every epoch; what the guard did.",
-    )
-    n_iter_ = fitted(lambda m: m.history.n_epochs, "int", "Epochs that were run.")
-    objective_ = fitted(
-        lambda m: m.objective, "Classes, Labels or Numbers", "What the outputs stand for."
-    )
-    table_ = fitted(
-        lambda m: m.table,
-        "Table or None",
-        "How the columns of a frame are encoded; ``print`` shows a line for each.",
-    )
-    features_ = fitted(
-        lambda m: m.features,
-        "FeatureMap",
-        "Scaling and projection before the network, merged into ``network_``.",
-    )
-    front_ = fitted(
-        lambda m: m.front,
-        "Stem, Squash, Clip or None",
-        "A stem or tail transform before the network, which cannot be merged.",
-    )
-    memory_ = fitted(
-        lambda m: m.memory,
-        "Memory or None",
-        "The replay memory: Gaussians in place of the rows, for ``partial_fit``.",
-    )
-    n_trained_ = fitted(lambda m: m.prototypes.n_trained, "int", "Trainable parameters.")
-    n_shipped_ = fitted(
-        lambda m: m.size, "int", "Model size: parameters that are needed to predict."
-    )
-    n_features_in_ = fitted(lambda m: m.n_columns, "int", "Columns of ``X`` in ``fit``.")
-    feature_names_in_ = fitted(
-        lambda m: None if m.feature_names is None else np.array(m.feature_names, dtype=object),
-        "ndarray",
-        "Names of the columns of ``X`` in ``fit``, where they had any.",
-        may_lack=False,
-    )
-
     def _model(self) -> Model:
         """The fitted model; raises NotFittedError without one."""
         if "model_" not in vars(self):
@@ -287,11 +320,9 @@ class ProtoPINV(Parameters):
         model: Model = self.model_
         return model
 
-    def _become(self, change: Callable[..., Model], *arguments: Any) -> Self:
-        """Replace the model by what a function makes of it."""
-        with solvable():
-            self.model_ = change(self._model(), *arguments)
-        return self
+    def _stored(self) -> Model:
+        """The model with the parameters as they are set now."""
+        return replace(self._model(), parameters=stored(self))
 
     def _outputs(self, X: Any) -> torch.Tensor:
         """Raw outputs in float64, on the host."""
@@ -300,30 +331,14 @@ class ProtoPINV(Parameters):
 
     def _rows(
         self, X: Any, y: Any, sample_weight: Any, model: Model | None
-    ) -> tuple[TrainConfig, RowSource, Targets]:
+    ) -> tuple[TrainConfig, RowSource]:
         """Parameters first, then rows: whichever is wrong, nothing has happened yet."""
         config, X = with_image_shape(self.config(), X)
-        rows = row_source(
-            self,
-            X,
-            y,
-            sample_weight,
-            model=model,
-            columns=self.columns if model is None else None,
-            is_image=config.image_shape is not None,
-        )
-        return config, rows, self._targets_of(rows, model)
+        is_image = config.image_shape is not None
+        return config, row_source(self, X, y, sample_weight, model=model, is_image=is_image)
 
-    @abstractmethod
-    def _targets_of(self, rows: RowSource, model: Model | None) -> Targets:
-        """The kind of the targets; those in memory are checked, and may be converted."""
-
-    def _options(self) -> FitOptions:
-        parameters = {
-            name: value
-            for name, value in self.get_params(deep=False).items()
-            if name not in ("device", "verbose") and not isinstance(value, np.random.RandomState)
-        }
+    def _options(self, **checkpoints: Any) -> FitOptions:
+        """What a fit takes beside rows and hyperparameters."""
         return FitOptions(
             seed=self._seed(),
             device=resolve_device(self.device),
@@ -332,62 +347,17 @@ class ProtoPINV(Parameters):
             class_weight=getattr(self, "class_weight", None),
             memory=None if is_auto(self.memory) else min(int(self.memory), MOST_MEMORY),
             verbose=bool(self.verbose),
-            parameters=parameters,
+            **checkpoints,
         )
-
-    def _learn(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        *,
-        decay: float,
-        observer: Observer | None,
-        classes: Any = None,
-    ) -> Self:
-        """Update a fitted model, or fit one; after Ctrl-C, or any error, the model is as it was."""
-        decay = require_decay(decay)
-        model = vars(self).get("model_")
-        with solvable():
-            config, rows, targets = self._rows(X, y, sample_weight, model)
-            if model is None:
-                callbacks = Callbacks(observer, None)
-                targets = self._declared(targets, rows, classes)
-                fitted_model = fit_rows(rows, targets, config, self._options(), callbacks=callbacks)
-                self.model_ = replace(fitted_model, is_closed=classes is not None)
-                return self
-            options = LearnOptions(
-                decay=decay,
-                observer=observer,
-                max_prototypes=self.max_prototypes,
-                classes=self._listed_classes(classes),
-                bounded=bool(getattr(self, "bounded", False)),
-            )
-            self.model_ = learn(model, rows, config, self._options(), options)
-        return self
-
-    def _declared(self, targets: Targets, rows: RowSource, classes: Any) -> Targets:  # noqa: ARG002
-        """Targets with the classes that a user lists; only classifiers have any."""
-        return targets
-
-    def _listed_classes(self, classes: Any) -> NDArray[Any] | None:  # noqa: ARG002
-        """The classes that a user lists; only classifiers have any."""
-        return None
-
-    def _stored(self) -> Model:
-        """The model with the parameters as they are set now."""
-        return replace(self._model(), parameters=stored(self))
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
 
-def require_decay(decay: Any) -> float:
+def require_decay(decay: Any) -> None:
     """Raise ConfigError unless this is a share of the memory that leaves some of it."""
-    number = isinstance(decay, int | float | np.number) and not isinstance(decay, bool)
-    if not number or not 0 <= decay < 1:
+    if not SHARE.test(decay):
         raise ConfigError(
             "decay is the share of the memory to forget: from 0 on and below 1. Got "
             f"{decay!r}. Change it, or fit again to forget everything."
         )
-    return float(decay)

@@ -1,5 +1,8 @@
 """ProtoPINVClassifier: a closed-form prototype network as a scikit-learn classifier."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -7,28 +10,22 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 
-from protopinv.continual import forget
+from protopinv.callbacks import Callback, Callbacks
+from protopinv.continual import LearnOptions, forget, learn
 from protopinv.errors import DataError
-from protopinv.estimators.base import ProtoPINV, fitted
-from protopinv.estimators.parameters import as_estimator, documented
+from protopinv.estimators.base import ProtoPINV, fitted, require_decay
+from protopinv.estimators.parameters import as_estimator, hyperparameter, parameter
 from protopinv.estimators.rows import data_errors, plain_labels
-from protopinv.model import Model
+from protopinv.fitting import fit_rows, training_errors
 from protopinv.objective import Classes, Labels
+from protopinv.plain import Rule
 from protopinv.rows import MemoryRows, RowSource
-from protopinv.train.config import TrainConfig
-from protopinv.train.data import check_class_weight
 from protopinv.train.loop import Observer
-from protopinv.train.targets import (
-    LabelColumns,
-    LabelCounts,
-    ListedLabels,
-    Targets,
-)
+from protopinv.train.targets import LabelColumns, LabelCounts, ListedLabels, Targets
 
 
-@documented
 @as_estimator
 class ProtoPINVClassifier(ClassifierMixin, ProtoPINV):
     """A small network whose weights are solved from trained banks of prototypes.
@@ -40,27 +37,106 @@ class ProtoPINVClassifier(ClassifierMixin, ProtoPINV):
     Parameters
     ----------
     {parameters}
-    class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, by which sample weights are multiplied; "balanced": every class
-        counts the same.
 
     Attributes
     ----------
     {attributes}
     """
 
-    label_smoothing: float | str = TrainConfig.label_smoothing
-    class_weight: Any = None
-
-    classes_ = fitted(
-        lambda m: m.classes, "ndarray", "The labels, sorted; numbers for several labels a row."
+    label_smoothing: float | str = hyperparameter("label_smoothing")
+    class_weight: Any = parameter(
+        None,
+        "dict, 'balanced' or None",
+        "Weights of the classes, by which sample weights are multiplied; balanced: every class "
+        "counts the same.",
+        Rule(
+            lambda v: v is None or isinstance(v, dict) or (isinstance(v, str) and v == "balanced"),
+            "None, 'balanced' or a dict of numbers by class",
+        ),
     )
+
+    classes_ = fitted("classes", "The labels, sorted; numbers for several labels a row.", "ndarray")
 
     def __sklearn_tags__(self) -> Tags:
         """Say that several labels a row are fine."""
         tags: Tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        observer: Observer | None = None,
+        callbacks: Iterable[Callback] | None = None,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int | str = "5min",
+        resume: bool = False,
+    ) -> Self:
+        """Train on rows ``X`` and labels ``y``; ``sample_weight`` says what each row counts.
+
+        ``X`` is an array, a sparse matrix, a frame of pandas or polars, images, or a source of rows
+        that brings its targets and weights along, as ``open_rows`` makes it of files; then ``y`` is
+        left out.
+
+        ``observer`` is a function that gets every epoch's report; if it returns True, training
+        stops. ``callbacks`` are called at the beginning and the end too, and may fail without harm;
+        ``protopinv.callbacks`` has some.
+
+        With ``checkpoint``, a path, the state of the training is written there every so many
+        epochs, or after a time such as "30s" or "10min", and on Ctrl-C or SIGTERM; ``resume``
+        continues from that file, or begins if there is none. After any error the estimator is as
+        it was before.
+        """
+        watchers = Callbacks(observer, callbacks)
+        with watchers.told_of(self):
+            start = vars(self).get("model_") if self.warm_start else None
+            config, rows = self._rows(X, y, sample_weight, start)
+            labels = label_targets(rows)
+            options = self._options(
+                checkpoint=checkpoint, checkpoint_every=checkpoint_every, resume=resume
+            )
+            self.model_ = fit_rows(rows, labels, config, options, start=start, callbacks=watchers)
+        return self
+
+    @training_errors()
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        decay: float = 0.0,
+        observer: Observer | None = None,
+    ) -> Self:
+        """Learn from more rows, of known classes or new ones, without those of earlier calls.
+
+        The first call is a fit. With ``classes`` there, later ones may bring these and no others;
+        without, a class that was never seen is learned as it comes, and ``classes_`` grows.
+        ``decay`` is the share of the replay memory of earlier rows to forget, for distribution
+        drift. After Ctrl-C, or any error, the model is as it was before the call.
+        """
+        require_decay(decay)
+        model = vars(self).get("model_")
+        listed = None if classes is None else plain_labels(np.asarray(classes).ravel())
+        config, rows = self._rows(X, y, sample_weight, model)
+        labels, options = label_targets(rows, listed), self._options()
+        if model is None:
+            first = fit_rows(rows, labels, config, options, callbacks=Callbacks(observer, None))
+            self.model_ = replace(first, is_closed=listed is not None)
+        else:
+            how = LearnOptions(
+                decay=decay, observer=observer, max_prototypes=self.max_prototypes, classes=listed
+            )
+            self.model_ = learn(model, rows, config, options, how)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of each row, or its labels as 0 and 1."""
+        return self._model().objective.decode(self._outputs(X).numpy())
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class, in the order of ``classes_``, or of each label."""
@@ -79,73 +155,30 @@ class ProtoPINVClassifier(ClassifierMixin, ProtoPINV):
         single = isinstance(objective, Classes) and objective.n_outputs == 2
         return outputs[:, 1] - outputs[:, 0] if single else outputs
 
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any = None,
-        classes: Any = None,
-        sample_weight: Any = None,
-        *,
-        decay: float = 0.0,
-        observer: Observer | None = None,
-    ) -> Self:
-        """Learn from more rows, of known classes or new ones, without those of earlier calls.
-
-        The first call is a fit. With ``classes`` there, later ones may bring these and no others;
-        without, a class that was never seen is learned as it comes, and ``classes_`` grows.
-        ``decay`` is the share of the replay memory of earlier rows to forget, for distribution
-        drift. After Ctrl-C, or any error, the model is as it was before the call.
-        """
-        return self._learn(X, y, sample_weight, decay=decay, observer=observer, classes=classes)
-
+    @training_errors()
     def forget(self, label: Any) -> Self:
         """Unlearn a class: its replay memory and its output go, and the others are as they were.
 
         Rows of this class have still shaped the hidden units; of the memory nothing of it is left.
         Training rows that are kept as examples go too, all of them: their classes are not stored.
         """
-        return self._become(forget, label)
+        self.model_ = forget(self._model(), label)
+        return self
 
-    def config(self) -> TrainConfig:
-        """The hyperparameters, validated: ConfigError for one outside its range.
 
-        What is "auto" is resolved in ``fit``; ``config_`` has the values that were used.
-        """
-        if self.class_weight is not None:
-            check_class_weight(self.class_weight)
-        return super().config()
+def label_targets(rows: RowSource, listed: Any = None) -> Targets:
+    """Statistics of labels: one class a row, of those ``listed`` if any are, or several labels.
 
-    def _targets_of(self, rows: RowSource, model: Model | None) -> Targets:
-        """One class a row, or several labels; those in memory are checked as scikit-learn does."""
-        if isinstance(rows, MemoryRows):
-            rows.y = _checked_labels(rows.y, is_new=model is None)
+    Classes in memory are checked as scikit-learn does.
+    """
+    if isinstance(rows, MemoryRows) and rows.is_column:
+        rows.y = plain_labels(rows.y)
+        with data_errors():
+            check_classification_targets(rows.y)
+    if listed is None:
         return LabelCounts() if rows.is_column else LabelColumns()
-
-    def _declared(self, targets: Targets, rows: RowSource, classes: Any) -> Targets:
-        """Targets with the classes that a user lists."""
-        if classes is None:
-            return targets
-        if not rows.is_column:
-            raise DataError(
-                "classes lists the classes of one class a row. y has several labels. Leave it out."
-            )
-        return ListedLabels(self._listed_classes(classes))
-
-    def _listed_classes(self, classes: Any) -> Any:
-        return None if classes is None else plain_labels(np.asarray(classes).ravel())
-
-
-def _checked_labels(y: NDArray[Any], *, is_new: bool) -> NDArray[Any]:
-    """Labels as booleans, numbers or strings; raises DataError for what cannot be labels."""
-    labels = plain_labels(y.ravel()).reshape(y.shape)
-    with data_errors():
-        if y.ndim == 1:
-            check_classification_targets(labels)
-            return labels
-        kind = type_of_target(labels)
-    if is_new and kind != "multilabel-indicator":
+    if not rows.is_column:
         raise DataError(
-            "Several labels a row must be a matrix of 0 and 1, a column a label. y is a matrix of "
-            f"another kind ({kind}). For several numbers a row use ProtoPINVRegressor."
+            "classes lists the classes of one class a row. y has several labels. Leave it out."
         )
-    return y
+    return ListedLabels(listed)

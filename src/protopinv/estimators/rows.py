@@ -1,8 +1,12 @@
-"""Rows, targets and weights as a user gives them, checked and made one source of rows."""
+"""What a user passes as rows, targets and weights: checked, and made one source of rows.
+
+Columns of a fitted model are matched by name: rows may have them in any order, further ones are
+ignored with a warning, and a missing one is an error.
+"""
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -11,13 +15,13 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.utils import _safe_indexing, check_array, check_consistent_length, check_X_y
+from sklearn.utils import _safe_indexing, check_array, check_consistent_length
 from sklearn.utils.validation import _check_sample_weight, _check_y, _get_feature_names
 
 from protopinv.errors import ColumnsWarning, ConfigError, DataError, ProtoPINVError
 from protopinv.features import map_side
+from protopinv.fitting import require_some
 from protopinv.model import Model, torch_ready
-from protopinv.model.fitting import require_some
 from protopinv.rows import ArrayRows, MemoryRows, RowSource, exact_numbers
 from protopinv.rows.source import IN_MEMORY_BYTES
 from protopinv.tables import frame_columns, is_frame
@@ -28,6 +32,18 @@ from protopinv.train.targets import few
 from protopinv.words import hint
 
 
+@contextmanager
+def data_errors() -> Iterator[None]:
+    """Scikit-learn's complaints about rows and targets as errors of ours, in the same words."""
+    try:
+        yield
+    except ProtoPINVError:
+        raise
+    except ValueError as error:
+        raise DataError(str(error)) from error
+
+
+@data_errors()
 def row_source(
     estimator: Any,
     X: Any,
@@ -35,150 +51,77 @@ def row_source(
     sample_weight: Any,
     *,
     model: Model | None = None,
-    columns: Mapping[str, str] | None = None,
     is_image: bool = False,
 ) -> RowSource:
-    """One source of the rows, whatever X is; with a ``model`` its columns are matched by name.
+    """One source of the rows, whatever X is, with the columns of a ``model`` in their order.
 
-    ``columns`` says what some columns of a frame are. Images are rows of numbers.
+    Rows that fit in memory are checked here, others while they are read. Images are rows of
+    numbers, also in a frame.
     """
-    source = _given_source(X, y, sample_weight, columns)
+    source = _source_of(estimator, X, y, sample_weight)
+    names, target_names = _names_of(X), _target_names(y)
+    if source is not None:
+        names, target_names = source.names, source.target_names
+    columns = estimator.columns if model is None else None
+    if columns and names is None and not is_frame(X):
+        raise ConfigError(
+            "columns says what columns of a frame are. X is an array, without names. Got "
+            f"columns={columns!r:.60}. Give a frame, or leave it out."
+        )
+    used = names if model is None else _matched(estimator, names, model)
     if source is None:
-        if columns and not is_frame(X):
-            raise ConfigError(
-                "columns says what columns of a frame are. X is an array, without names. Got "
-                f"columns={dict(columns)!r:.60}. Give a frame, or leave it out."
-            )
-        return _in_memory(estimator, X, y, sample_weight, model, is_image=is_image)
-    if model is not None and source.names is not None and model.feature_names is not None:
-        names = _names_of(source.names, model)
-        source = source.with_columns(names, framed=model.table is not None)
-    if expected() > 1 or not source.fits_in_memory():
-        return source
-    rows, targets, weight = source.load()
-    in_memory = _in_memory(estimator, rows, targets, weight, None, is_image=is_image)
-    in_memory.names, in_memory.is_named = source.names, True
-    in_memory.target_names = source.target_names
-    if model is not None:
-        _require_width(estimator, in_memory.n_features, model)
-    return in_memory
+        X = _selected(X, used, model)
+    else:
+        if used is not None and (columns or model is not None):
+            source = source.with_columns(used, framed=model is None or model.table is not None)
+        if model is not None and used is None:
+            _require_width(estimator, source.n_features, model)
+        if expected() > 1 or not source.fits_in_memory():
+            return source
+        X, y, sample_weight = source.load()
+    is_framed = is_frame(X) and not is_image if model is None else model.table is not None
+    rows = _in_memory(estimator, X, y, sample_weight, is_framed=is_framed)
+    if model is not None and used is None:
+        _require_width(estimator, rows.n_features, model)
+    names = names if model is None else model.feature_names
+    rows.names = tuple(frame_columns(X)) if names is None and is_framed and is_frame(X) else names
+    rows.is_named, rows.target_names = names is not None, target_names
+    return rows
 
 
-def _given_source(
-    X: Any, y: Any, sample_weight: Any, columns: Mapping[str, str] | None
-) -> RowSource | None:
-    """A source, where X is one or should be read as one; None for arrays and frames."""
+def _source_of(estimator: Any, X: Any, y: Any, sample_weight: Any) -> RowSource | None:
+    """A source, where X is one or is read as one; None for arrays and frames."""
     if isinstance(X, RowSource):
         if y is not None or sample_weight is not None:
             raise DataError(
                 "A source of rows brings its targets and weights along. y or sample_weight were "
                 "passed too. Leave them out, or name their columns in open_rows."
             )
-        return X.with_columns(X.names, framed=True) if columns and X.names else X
+        return X
     if y is None:
-        return None
-    is_large = isinstance(X, np.memmap) and X.ndim == 2 and X.nbytes > IN_MEMORY_BYTES
-    if is_large or (issparse(X) and X.ndim == 2 and X.shape[0]):
-        return ArrayRows(X, y, sample_weight)
-    return None
-
-
-def _names_of(there: Sequence[str], model: Model) -> tuple[str, ...]:
-    """The columns of a model that are there, in its order; it may lack those it leaves out.
-
-    Raises DataError for a column that is missing, and warns of further ones, but of targets.
-    """
-    names, left_out = model.feature_names or (), set()
-    if model.table is not None:
-        left_out = {column.name for column in model.table.left_out}
-    missing = [name for name in names if name not in there and name not in left_out]
-    if missing:
         raise DataError(
-            f"Every feature of the model must be a column. There is no {missing[0]!r}; there are "
-            f"{few(list(there))}. {hint(missing[0], list(there))}"
+            f"This {type(estimator).__name__} estimator requires y to be passed, but the target y "
+            "is None."
         )
-    expected_names = {*names, *(model.target_names or ())}
-    further = [name for name in there if name not in expected_names]
-    if further:
-        warnings.warn(
-            ColumnsWarning(
-                f"Rows should have the columns of the fit, and no others. They have "
-                f"{few(further)} too. Went on without."
-            ),
-            stacklevel=5,
-        )
-    return tuple(name for name in names if name in there)
+    is_large = isinstance(X, np.memmap) and X.ndim == 2 and X.nbytes > IN_MEMORY_BYTES
+    is_sparse = issparse(X) and X.ndim == 2 and X.shape[0]
+    return ArrayRows(X, y, sample_weight) if is_large or is_sparse else None
 
 
 def _in_memory(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, model: Model | None, *, is_image: bool
+    estimator: Any, X: Any, y: Any, sample_weight: Any, *, is_framed: bool
 ) -> MemoryRows:
     """Rows in memory, checked; those of weight zero are left out, so that nothing sees them."""
-    target_names, y = _target_names(y), exact_targets(y)
-    with data_errors():
-        if y is None:
-            raise DataError(
-                f"This {type(estimator).__name__} estimator requires y to be passed, but the "
-                "target y is None."
-            )
-        X, names = matched_columns(estimator, X, model)
-        framed = (is_frame(X) and not is_image) or (model is not None and model.table is not None)
-        several = target_columns(y) > 1
-        if framed:
-            X = X if is_frame(X) else np.asarray(X)
-            _require_rows(X.shape)
-            y = _check_y(y, multi_output=several, y_numeric=False, estimator=estimator)
-            check_consistent_length(X, y)
-        else:
-            X, y = check_X_y(
-                X, y, dtype="numeric", multi_output=several, y_numeric=False, estimator=estimator
-            )
-            X = torch_ready(X)
-        if model is not None and not is_frame(X):
-            _require_width(estimator, X.shape[1], model)
-        weight = None if sample_weight is None else checked_weight(sample_weight, X)
+    X, y = _checked_rows(estimator, X, is_framed=is_framed), exact_targets(y)
+    shape = np.asarray(y).shape
+    several = len(shape) == 2 and shape[1] > 1
+    y = _check_y(y, multi_output=several, y_numeric=False, estimator=estimator)
+    check_consistent_length(X, y)
+    weight = None if sample_weight is None else checked_weight(sample_weight, X)
     if weight is not None and not weight.all():
         counts = np.flatnonzero(weight)
         X, y, weight = _safe_indexing(X, counts), y[counts], weight[counts]
-    rows = MemoryRows(X, y, weight, names=names, target_names=target_names, is_framed=framed)
-    if is_frame(X):
-        rows.is_named = names is not None
-        rows.names = names or tuple(frame_columns(X))
-    return rows
-
-
-def matched_columns(
-    estimator: Any, X: Any, model: Model | None
-) -> tuple[Any, tuple[str, ...] | None]:
-    """X with the columns of a model in their order, and the names of the columns.
-
-    By name where both have names; columns that the model does not know are ignored with a warning.
-    """
-    names = _get_feature_names(X)
-    names = None if names is None else tuple(map(str, names))
-    if model is None:
-        return X, names
-    if names is not None and model.feature_names is not None:
-        if names != model.feature_names:
-            frame_columns(X)  # raises for a name that is there twice
-            X = nw.from_native(X).select(*_names_of(names, model)).to_native()
-        return X, model.feature_names
-    if (names is None) != (model.feature_names is None):
-        has, was = ("has", "without") if names is not None else ("does not have valid", "with")
-        warnings.warn(
-            f"X {has} feature names, but {type(estimator).__name__} was fitted {was} feature names",
-            UserWarning,
-            stacklevel=4,
-        )
-    return X, model.feature_names
-
-
-def _require_width(estimator: Any, n: int, model: Model) -> None:
-    if n != model.n_columns:
-        raise DataError(
-            f"X has {n} features, but {type(estimator).__name__} is expecting {model.n_columns} "
-            "features as input."
-        )
+    return MemoryRows(X, y, weight, is_framed=is_framed)
 
 
 def rows_to_predict(estimator: Any, X: Any, model: Model) -> Any:
@@ -187,16 +130,12 @@ def rows_to_predict(estimator: Any, X: Any, model: Model) -> Any:
     if _is_clearly_valid(X, model):
         return X
     with data_errors():
-        X, _ = matched_columns(estimator, X, model)
-        if model.table is None:
-            X = check_array(X, dtype="numeric", accept_sparse="csr", estimator=estimator)
+        used = _matched(estimator, _names_of(X), model)
+        X, table = _selected(X, used, model), model.table
+        X = _checked_rows(estimator, X, is_framed=table is not None, accept_sparse="csr")
+        if used is None:
             _require_width(estimator, X.shape[1], model)
-            return X
-        X = X if is_frame(X) else np.asarray(X)
-        _require_rows(X.shape)
-        if not is_frame(X):
-            _require_width(estimator, X.shape[1], model)
-        return model.table.codes(columns_of(X, model.table.names), warn=True)
+        return X if table is None else table.codes(columns_of(X, table.names), warn=True)
 
 
 def _is_clearly_valid(X: Any, model: Model) -> bool:
@@ -216,11 +155,76 @@ def _is_clearly_valid(X: Any, model: Model) -> bool:
     )
 
 
-def _require_rows(shape: tuple[int, ...]) -> None:
-    if shape[0] == 0:
+def _checked_rows(estimator: Any, X: Any, *, is_framed: bool, accept_sparse: Any = False) -> Any:
+    """An array of finite numbers; or a frame, or an array, of columns that a table encodes."""
+    if not is_framed:
+        checked = check_array(X, dtype="numeric", accept_sparse=accept_sparse, estimator=estimator)
+        return torch_ready(checked)
+    if not is_frame(X):
+        return check_array(X, dtype=None, ensure_all_finite=False, estimator=estimator)
+    if X.shape[0] == 0:
         raise DataError(
             "There must be at least one row. Found array with 0 sample(s) "
-            f"(shape={shape}) while a minimum of 1 is required. Check how rows were chosen."
+            f"(shape={X.shape}) while a minimum of 1 is required. Check how rows were chosen."
+        )
+    return X
+
+
+def _names_of(X: Any) -> tuple[str, ...] | None:
+    """Names of the columns; None for arrays, and for frames whose columns have numbers."""
+    names = _get_feature_names(X)
+    return None if names is None else tuple(map(str, names))
+
+
+def _matched(estimator: Any, names: tuple[str, ...] | None, model: Model) -> tuple[str, ...] | None:
+    """The columns of a model that are there, in its order; None unless both have names.
+
+    Columns that a model leaves out may be missing. Raises DataError for another one that is, and
+    warns of further ones, but of targets.
+    """
+    known = model.feature_names
+    if names is None or known is None:
+        if names is not None or known is not None:
+            has, was = ("does not have valid", "with") if names is None else ("has", "without")
+            kind = type(estimator).__name__
+            warnings.warn(
+                f"X {has} feature names, but {kind} was fitted {was} feature names",
+                UserWarning,
+                stacklevel=5,
+            )
+        return None
+    left_out = {column.name for column in model.table.left_out} if model.table else set()
+    missing = [name for name in known if name not in names and name not in left_out]
+    if missing:
+        raise DataError(
+            f"Every feature of the model must be a column. There is no {missing[0]!r}; there are "
+            f"{few(names)}. {hint(missing[0], names)}"
+        )
+    further = [name for name in names if name not in {*known, *(model.target_names or ())}]
+    if further:
+        warnings.warn(
+            ColumnsWarning(
+                "Rows should have the columns of the fit, and no others. They have "
+                f"{few(further)} too. Went on without."
+            ),
+            stacklevel=5,
+        )
+    return tuple(name for name in known if name in names)
+
+
+def _selected(X: Any, names: tuple[str, ...] | None, model: Model | None) -> Any:
+    """A frame with these columns, in this order, for a model without a table: that sees to them."""
+    if model is None or model.table is not None or names in (None, _names_of(X)):
+        return X
+    return nw.from_native(X).select(*names).to_native()
+
+
+def _require_width(estimator: Any, n: int, model: Model) -> None:
+    """Raise DataError for rows without names of another width than in the fit."""
+    if n != model.n_columns:
+        raise DataError(
+            f"X has {n} features, but {type(estimator).__name__} is expecting {model.n_columns} "
+            "features as input."
         )
 
 
@@ -230,12 +234,6 @@ def _target_names(y: Any) -> tuple[str, ...] | None:
     names = [getattr(y, "name", None)] if names is None else list(names)
     # polars calls a series without a name ""
     return tuple(names) if all(isinstance(name, str) and name for name in names) else None
-
-
-def target_columns(y: Any) -> int:
-    """Columns of a matrix; 1 for anything else."""
-    shape = np.asarray(y).shape
-    return shape[1] if len(shape) == 2 else 1
 
 
 def checked_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
@@ -288,17 +286,6 @@ def plain_labels(y: NDArray[Any]) -> NDArray[Any]:
     )
 
 
-@contextmanager
-def data_errors() -> Iterator[None]:
-    """Scikit-learn's complaints about rows and targets as errors of ours, in the same words."""
-    try:
-        yield
-    except ProtoPINVError:
-        raise
-    except ValueError as error:
-        raise DataError(str(error)) from error
-
-
 def flat_images(X: Any) -> Any:
     """Images of three or four dimensions as rows; anything else as it came."""
     return X.reshape(len(X), -1) if getattr(X, "ndim", 2) in (3, 4) else X
@@ -306,9 +293,7 @@ def flat_images(X: Any) -> Any:
 
 def with_image_shape(config: TrainConfig, X: Any) -> tuple[TrainConfig, Any]:
     """The configuration with the shape of images, set or taken from X, and X as flat rows."""
-    shape = config.image_shape
-    if getattr(X, "ndim", 2) in (3, 4):
-        shape = tuple(X.shape[1:])
+    shape = tuple(X.shape[1:]) if getattr(X, "ndim", 2) in (3, 4) else config.image_shape
     if shape is None and not config.takes_images:
         return config, X
     if shape is None:
@@ -318,13 +303,14 @@ def with_image_shape(config: TrainConfig, X: Any) -> tuple[TrainConfig, Any]:
             "image_shape=(28, 28)."
         )
     config, X = replace(config, image_shape=shape), flat_images(X)
-    n_features = X.n_features if isinstance(X, RowSource) else (np.shape(X) or (0,))[-1]
-    if isinstance(X, RowSource) or np.ndim(X) == 2:
-        _check_images(config, n_features)
+    is_source = isinstance(X, RowSource)
+    if is_source or np.ndim(X) == 2:
+        _check_images(config, X.n_features if is_source else np.shape(X)[1])
     return config, X
 
 
 def _check_images(config: TrainConfig, n_features: int) -> None:
+    """Raise an error unless rows are images of the shape that is set, and large enough."""
     height, width, *_ = shape = tuple(config.image_shape or ())
     if n_features != math.prod(shape):
         raise DataError(

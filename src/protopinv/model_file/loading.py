@@ -18,8 +18,7 @@ from protopinv.bank import Bank
 from protopinv.errors import DriftWarning, ModelFileError, TrainingError
 from protopinv.features import FeatureMap, Stem
 from protopinv.memory import Memory
-from protopinv.model import Model, merged_network
-from protopinv.model.fitting import range_of_images
+from protopinv.model import Model, merged_network, range_of_images
 from protopinv.model_file.checking import FRONTS, PartTensors, check_model, check_parts
 from protopinv.model_file.header import (
     MINOR,

@@ -81,9 +81,6 @@ class Model:
             return dict(vars(self))
         return {**vars(self), "examples": self.examples[:0].copy()}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
     def __copy__(self) -> "Model":
         return self  # a value needs no copy
 
@@ -201,6 +198,13 @@ def _as_tensor(X: Any) -> Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
+def range_of_images(rows: NDArray[Any], config: TrainConfig) -> tuple[float, float] | None:
+    """The least and the largest pixel; None for rows that are no images, and for none at all."""
+    if config.image_shape is None or not len(rows):
+        return None
+    return float(rows.min()), float(rows.max())
+
+
 def merged_network(
     bank: Bank,
     features: FeatureMap,
@@ -214,10 +218,9 @@ def merged_network(
     ``calibration``.
     """
     exact = bank.to("cpu", torch.float64)
-    architecture = config.architecture
-    solution = solve_weights(exact, architecture, form=config.solver)
+    solution = solve_weights(exact, config.architecture, form=config.solver)
     if not bool((solution.error < SOLVE_TOLERANCE).all()):
-        solution = solve_weights(exact, architecture, form="svd")
+        solution = solve_weights(exact, config.architecture, form="svd")
     if not all(bool(W.isfinite().all()) for W in solution.weights):
         raise TrainingError(
             "The weights of a trained bank must be finite. They are not: its prototypes have grown "
