@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from protopinv.model_file.loading import tupled
 from protopinv.plain import Rule
 from protopinv.tables.table import checked_kinds
-from protopinv.train.config import AUTO, Rule, TrainConfig
+from protopinv.train.config import AUTO, TrainConfig
 
 Estimator = TypeVar("Estimator", bound=type)
 

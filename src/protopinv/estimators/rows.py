@@ -192,6 +192,8 @@ def _matched(estimator: Any, names: tuple[str, ...] | None, model: Model) -> tup
                 UserWarning,
                 stacklevel=5,
             )
+        if names is not None:
+            _require_width(estimator, len(names), model)
         return None
     left_out = {column.name for column in model.table.left_out} if model.table else set()
     missing = [name for name in known if name not in names and name not in left_out]
