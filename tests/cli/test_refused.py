@@ -104,7 +104,7 @@ def test_a_named_set_without_its_files_is_refused(tmp_path: Path, folder: Path) 
         (
             ["evaluate", "m.safetensors", "other.csv", "--target", "f0"],
             ExitCode.DATA,
-            ["no 'f1'"],
+            ["at least one row and one feature", "2 rows and 0 feature columns"],
         ),
         (
             ["predict", "m.safetensors", "digits"],

@@ -124,3 +124,21 @@ def test_many_rows_are_predicted_in_pieces(folder: Path, tmp_path: Path) -> None
     answers = pl.read_parquet(tmp_path / "answers.parquet")
     assert answers["prediction"].to_list() == many["kind"].to_list()
     assert answers.columns[1:] == ["probability_ant", "probability_bee", "probability_cat"]
+
+
+def test_columns_are_matched_by_name(folder: Path, tmp_path: Path) -> None:
+    table, model = pl.read_csv(folder / "bugs.csv"), folder / "m.safetensors"
+    wider = table.with_columns(pl.lit("x").alias("extra"))
+    wider.select(reversed(wider.columns)).write_csv(tmp_path / "wider.csv")
+    table.drop("f1").write_csv(tmp_path / "narrower.csv")
+    note = "warning: Rows should have the columns of the fit, and no others. They have 'extra' too."
+    for command in ("predict", "evaluate"):
+        plain = run(command, model, folder / "bugs.csv", "--json")
+        result = run(command, model, tmp_path / "wider.csv", "--json")
+        answers = [json.loads(each.stdout) for each in (plain, result)]
+        first, second = ({n: v for n, v in each.items() if n != "data"} for each in answers)
+        assert first == second
+        assert result.stderr.startswith(note)
+        assert result.stderr.count("\n") == 1
+        refused = run(command, model, tmp_path / "narrower.csv")
+        assert_refused(refused, ExitCode.DATA, "Every feature of the model", "There is no 'f1'")

@@ -1,12 +1,16 @@
-"""Names travel with rows: columns of files are matched by name, wherever a model knows names."""
+"""Names travel with rows: columns are matched by name, wherever a model and rows have names."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
-from protopinv import ArrayRows, ProtoPINVClassifier, ProtoPINVRegressor, load, open_rows
+from protopinv import ArrayRows, ProtoPINVClassifier, ProtoPINVRegressor, evaluate, load, open_rows
 from protopinv.errors import ColumnsWarning, DataError
 
 QUICK = {"effort": "quick", "max_epochs": 30, "random_state": 0, "device": "cpu"}
@@ -163,3 +167,77 @@ def test_a_source_of_a_frame_has_its_names(table, from_file, tmp_path) -> None:
     )
     with pytest.raises(DataError, match=r"'b'"):
         other.partial_fit(ArrayRows(table[["a", "c", "d"]], table["y"]))
+
+
+def predicted(model: Any, X: Any, y: Any) -> Any:
+    return model.predict_proba(X)
+
+
+def judged(model: Any, X: Any, y: Any) -> Any:
+    return evaluate(model, X, y).log_loss
+
+
+def learned(model: Any, X: Any, y: Any) -> Any:
+    return model.partial_fit(X, y).model_.network.weights[0].numpy()
+
+
+def warm_started(model: Any, X: Any, y: Any) -> Any:
+    return model.set_params(warm_start=True).fit(X, y).model_.network.weights[0].numpy()
+
+
+ENTRANCES = [predicted, judged, learned, warm_started]
+FRAMES = [lambda frame: frame, pl.from_pandas, pa.Table.from_pandas]
+Entrance = Callable[[Any, Any, Any], Any]
+Frame = Callable[[pd.DataFrame], Any]
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+@pytest.mark.parametrize("begun", ["from_file", "from_frame"])
+@pytest.mark.parametrize("frame", FRAMES, ids=["pandas", "polars", "arrow"])
+def test_every_entrance_takes_frames_by_name(
+    request, table, tmp_path, entrance: Entrance, begun: str, frame: Frame
+) -> None:
+    def model() -> Any:
+        return copied(request.getfixturevalue(begun), tmp_path)
+
+    y = table["y"].to_numpy()
+    expected = entrance(model(), frame(table[NAMES]), y)
+    np.testing.assert_array_equal(entrance(model(), frame(table[list("dbca")]), y), expected)
+    with pytest.warns(ColumnsWarning, match=r"They have 'e' too\. Went on without"):
+        wider = entrance(model(), frame(table.assign(e="text")[list("edcba")]), y)
+    np.testing.assert_array_equal(wider, expected)
+    for missing in (table[list("acd")], table[NAMES].rename(columns={"b": "beta"})):
+        with pytest.raises(DataError, match=r"Every feature of the model .* There is no 'b'"):
+            entrance(model(), frame(missing), y)
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+@pytest.mark.parametrize("frame", FRAMES, ids=["pandas", "polars", "arrow"])
+def test_a_model_without_names_takes_columns_by_their_place(
+    table, tmp_path, entrance: Entrance, frame: Frame
+) -> None:
+    X, y = table[NAMES].to_numpy(), table["y"].to_numpy()
+    fitted = ProtoPINVClassifier(**QUICK).fit(X, y)
+    expected = entrance(copied(fitted, tmp_path), X, y)
+    with pytest.warns(UserWarning, match="was fitted without feature names"):
+        by_place = entrance(copied(fitted, tmp_path), frame(table[NAMES]), y)
+    np.testing.assert_array_equal(by_place, expected)
+    for other in (table.assign(e="text")[[*NAMES, "e"]], table[list("acd")]):
+        with (
+            pytest.warns(UserWarning, match="was fitted without feature names"),
+            pytest.raises(DataError, match=r"X has [35] features, but .* expecting 4"),
+        ):
+            entrance(copied(fitted, tmp_path), frame(other), y)
+
+
+def test_rows_in_pieces_have_the_width_of_the_fit(table, tmp_path) -> None:
+    X, y = table[NAMES].to_numpy(), table["y"].to_numpy()
+    fitted = ProtoPINVClassifier(**QUICK).fit(X, y)
+    with pytest.raises(DataError, match=r"X has 3 features, but .* expecting 4"):
+        fitted.partial_fit(ArrayRows(X[:, :3], y, memory=0))
+
+
+def test_text_where_numbers_were_is_refused_in_any_frame(table, from_file) -> None:
+    for frame in FRAMES:
+        with pytest.raises(DataError, match=r"could not convert|Unable to"):
+            from_file.predict(frame(table[NAMES].assign(b="much")))

@@ -91,6 +91,12 @@ def rows_for(
     )
     for line in rows.said:
         say(line)
+    by_name = model.feature_names is not None and data not in NAMED
+    if not by_name and rows.X.shape[1] != estimator.n_features_in_:
+        raise DataError(
+            f"Rows must have what the model was trained on: {estimator.n_features_in_} features. "
+            f"{rows.name} has {rows.X.shape[1]}. Choose the data that belong to the model."
+        )
     n_targets = 1 if model.task == "classification" else model.objective.n_outputs
     if needs_target and n_targets != max(1, len(rows.targets)):
         raise DataError(
