@@ -36,7 +36,12 @@ def command_line() -> str:
     """docs/cli.md: what --help prints, for every command."""
     group: Any = get_command(app)
     root = typer.Context(group, info_name="protopinv", terminal_width=90)
-    pages = [NOTICE, "# The command line", "", "Results are written to stdout, progress and warnings to stderr."]
+    pages = [
+        NOTICE,
+        "# The command line",
+        "",
+        "Results are written to stdout, progress and warnings to stderr.",
+    ]
     pages += ["An error is one line on stderr and an exit code:", "", *_exit_codes(), ""]
     pages += ["```text", group.get_help(root).strip(), "```"]
     pages += _commands(group, root)

@@ -11,7 +11,7 @@ import griffe
 from protopinv.estimators.parameters import type_name
 from protopinv.train.config import TrainConfig
 
-MADE = {"protopinv.estimators.classifier", "protopinv.estimators.regressor"}
+MADE = {f"protopinv.estimators.{name}" for name in ("classifier", "regressor", "parameters")}
 CHOICES = re.compile(r"\{(['\"].+?)\}(?=, default)")
 
 

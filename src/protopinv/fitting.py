@@ -46,7 +46,7 @@ from protopinv.train.resolve import (
 )
 from protopinv.train.rows import Rows
 from protopinv.train.survey import Split, Survey, survey
-from protopinv.train.targets import LabelCounts, Targets, numbers_of, require_scale
+from protopinv.train.targets import LabelCounts, Targets
 from protopinv.train.training import Job, Start, Trained, train
 
 LINALG_ERROR: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
@@ -429,16 +429,3 @@ def _continued_objective(objective: Objective, model: Model) -> Objective:
         same_units = replace(before, loss=objective.loss, is_column=objective.is_column)
         return same_units.within(objective)
     return objective
-
-
-def require_same_targets(objective: Numbers, y: NDArray[Any], *, bounded: bool) -> Numbers:
-    """The objective after more targets in its units; raises DataError for those that do not fit."""
-    numbers = numbers_of(y, "y")
-    n_targets = 1 if numbers.ndim == 1 else numbers.shape[1]
-    if n_targets != objective.n_outputs:
-        raise DataError(
-            f"This model has {objective.n_outputs} targets a row. y has {n_targets}. Give those of "
-            "the fit."
-        )
-    require_scale(objective, numbers)
-    return objective.bounded_by(numbers) if bounded else objective

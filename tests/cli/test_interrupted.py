@@ -104,7 +104,7 @@ def test_control_c_elsewhere_is_an_exit_code() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         from protopinv.cli import main
 
-        model_file.load = lambda _: os.kill(os.getpid(), signal.SIGINT) or time.sleep(9)
+        model_file.load_model = lambda _: os.kill(os.getpid(), signal.SIGINT) or time.sleep(9)
         sys.argv = ["protopinv", "diagnose", "model"]
         main()
         """

@@ -188,12 +188,6 @@ def test_a_gap_among_numbers_of_the_target_is_refused(tmp_path: Path) -> None:
         load_table(path, target="y")
 
 
-def test_columns_that_a_model_left_out_may_be_missing(tmp_path: Path) -> None:
-    path = written(TABLE.drop("wet"), tmp_path)
-    data = load_table(path, features=["width", "wet"], left_out=["wet"])
-    assert data.X.column_names == ["width"]
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [

@@ -16,7 +16,6 @@ from protopinv.errors import DataError
 from protopinv.fitting import (
     FitOptions,
     continued,
-    require_same_targets,
     require_some,
     shape_of,
     training_errors,
@@ -32,7 +31,7 @@ from protopinv.train.progress import progress
 from protopinv.train.resolve import have_one_unit, resolved
 from protopinv.train.streamed import View
 from protopinv.train.survey import check_features, mass_of, rows_a_piece
-from protopinv.train.targets import ListedLabels, few, label_names
+from protopinv.train.targets import ListedLabels, few, label_names, numbers_of, require_scale
 from protopinv.train.training import Job
 
 # Rows of a long source that are learned at a time.
@@ -184,7 +183,15 @@ def _for_targets(model: Model, y: NDArray[Any], how: LearnOptions) -> Model:
         return model
     if not isinstance(objective, Numbers):
         raise AssertionError("an objective is of classes, labels or numbers")
-    return replace(model, objective=require_same_targets(objective, y, bounded=how.bounded))
+    numbers = numbers_of(y, "y")
+    n_targets = 1 if numbers.ndim == 1 else numbers.shape[1]
+    if n_targets != objective.n_outputs:
+        raise DataError(
+            f"This model has {objective.n_outputs} targets a row. y has {n_targets}. Give those of "
+            "the fit."
+        )
+    require_scale(objective, numbers)
+    return replace(model, objective=objective.bounded_by(numbers) if how.bounded else objective)
 
 
 def _labels(

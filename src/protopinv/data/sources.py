@@ -38,10 +38,9 @@ class Dataset:
 
 
 class Reading(TypedDict, total=False):
-    """How a table is read, as ``open_rows`` says; it may lack features ``left_out`` of a model."""
+    """How a table is read, as ``open_rows`` says."""
 
     features: Sequence[str] | None
-    left_out: Sequence[str]
     drop: Sequence[str]
     weight: str | None
     as_text: Sequence[str]

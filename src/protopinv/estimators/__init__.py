@@ -4,7 +4,7 @@ from pathlib import Path
 
 from protopinv import model_file
 from protopinv.estimators.classifier import ProtoPINVClassifier
-from protopinv.estimators.parameters import ConvStem, ImageCopies, restored
+from protopinv.estimators.parameters import ConvStem, ImageCopies, arguments_from
 from protopinv.estimators.regressor import ProtoPINVRegressor
 from protopinv.model_file.loading import ODD, unknown_settings
 
@@ -16,10 +16,12 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
 
     Its parameters are those that were set; ``config_`` has those that were used.
     """
-    model = model_file.load(path)
+    model = model_file.load_model(path)
     kind = ProtoPINVRegressor if model.task == "regression" else ProtoPINVClassifier
     try:
-        estimator: ProtoPINVClassifier | ProtoPINVRegressor = kind(**restored(model.parameters))
+        estimator: ProtoPINVClassifier | ProtoPINVRegressor = kind(
+            **arguments_from(model.parameters)
+        )
         estimator.config()
     except ODD as error:
         raise unknown_settings(path, error) from error

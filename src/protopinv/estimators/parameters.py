@@ -156,7 +156,7 @@ def stored(estimator: Any) -> dict[str, Any]:
     return values
 
 
-def restored(values: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_from(values: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of an estimator from what ``stored`` made of them."""
     arguments = {name: tupled(value) for name, value in values.items()}
     if isinstance(arguments.get("class_weight"), tuple):

@@ -182,9 +182,9 @@ def _matched(estimator: Any, names: tuple[str, ...] | None, model: Model) -> tup
     Columns that a model leaves out may be missing. Raises DataError for another one that is, and
     warns of further ones, but of targets.
     """
-    known = model.feature_names
-    if names is None or known is None:
-        if names is not None or known is not None:
+    own = model.feature_names
+    if names is None or own is None:
+        if names is not None or own is not None:
             has, was = ("does not have valid", "with") if names is None else ("has", "without")
             kind = type(estimator).__name__
             warnings.warn(
@@ -196,13 +196,13 @@ def _matched(estimator: Any, names: tuple[str, ...] | None, model: Model) -> tup
             _require_width(estimator, len(names), model)
         return None
     left_out = {column.name for column in model.table.left_out} if model.table else set()
-    missing = [name for name in known if name not in names and name not in left_out]
+    missing = [name for name in own if name not in names and name not in left_out]
     if missing:
         raise DataError(
             f"Every feature of the model must be a column. There is no {missing[0]!r}; there are "
             f"{few(names)}. {hint(missing[0], names)}"
         )
-    further = [name for name in names if name not in {*known, *(model.target_names or ())}]
+    further = [name for name in names if name not in {*own, *(model.target_names or ())}]
     if further:
         warnings.warn(
             ColumnsWarning(
@@ -211,7 +211,7 @@ def _matched(estimator: Any, names: tuple[str, ...] | None, model: Model) -> tup
             ),
             stacklevel=5,
         )
-    return tuple(name for name in known if name in names)
+    return tuple(name for name in own if name in names)
 
 
 def _selected(X: Any, names: tuple[str, ...] | None, model: Model | None) -> Any:

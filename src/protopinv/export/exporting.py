@@ -93,7 +93,7 @@ def export(
     if path.suffix == ".safetensors":
         model_file.save(model, path, bank=False, dtype=dtype, examples=examples)
         exported = Exported((path,), "safetensors", dtype, description.operations)
-        outputs: Outputs = describe(model_file.load(path)).outputs
+        outputs: Outputs = describe(model_file.load_model(path)).outputs
     else:
         is_made_up = calibration is None and dtype == "int8"
         seen = model_file.made_up(model, CALIBRATION_ROWS).numpy() if is_made_up else calibration

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from protopinv.model_file.header import FORMAT
-    from protopinv.model_file.loading import load
+    from protopinv.model_file.loading import load_model
     from protopinv.model_file.rules import DTYPES
     from protopinv.model_file.saving import made_up, save, shareable
 
-__all__ = ["DTYPES", "FORMAT", "load", "made_up", "save", "shareable"]
+__all__ = ["DTYPES", "FORMAT", "load_model", "made_up", "save", "shareable"]
 
 # Imported when they are first used: a summary of a file needs no torch.
 _HOME = {
     "DTYPES": "rules",
     "FORMAT": "header",
-    "load": "loading",
+    "load_model": "loading",
     "made_up": "saving",
     "save": "saving",
     "shareable": "saving",

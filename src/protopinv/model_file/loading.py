@@ -41,7 +41,7 @@ DRIFT_OF_STEMS = 1e-3
 ODD = (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 
-def load(path: str | Path) -> Model:
+def load_model(path: str | Path) -> Model:
     """The model in a file that ``save`` wrote; anything else raises ModelFileError.
 
     It predicts as before, bit for bit; with DriftWarning if its examples say otherwise.

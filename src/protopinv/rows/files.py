@@ -91,8 +91,7 @@ class ArrowRows(RowSource):
     ``said`` is what a user should hear of how they are read.
 
     ``targets`` and ``weight`` name columns; ``features`` are all others, unless they are named.
-    Features that are ``left_out`` of a model may be missing. They come as tables of Arrow where
-    they are not all numbers (``is_framed``).
+    These come as tables of Arrow where they are not all numbers (``is_framed``).
     """
 
     names: tuple[str, ...]
@@ -104,7 +103,6 @@ class ArrowRows(RowSource):
         targets: Sequence[str],
         *,
         features: Sequence[str] | None = None,
-        left_out: Sequence[str] = (),
         drop: Sequence[str] = (),
         weight: str | None = None,
         as_text: Sequence[str] = (),
@@ -126,8 +124,6 @@ class ArrowRows(RowSource):
         self._weights = [] if weight is None else [weight]
         self.target_names = tuple(split_names(targets, list(first.types)))
         self.is_column = len(self.target_names) == 1
-        if features is not None:
-            features = [n for n in features if n in first.types or n not in left_out]
         self.names = self._features_of(first, features, split_names(drop, list(first.types)))
         self.n_features = len(self.names)
         self.blocks = placed([block for file in opened for block in file.blocks()])
