@@ -19,9 +19,8 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
     model = model_file.load_model(path)
     kind = ProtoPINVRegressor if model.task == "regression" else ProtoPINVClassifier
     try:
-        estimator: ProtoPINVClassifier | ProtoPINVRegressor = kind(
-            **arguments_from(model.parameters)
-        )
+        arguments = arguments_from(model.parameters)
+        estimator: ProtoPINVClassifier | ProtoPINVRegressor = kind(**arguments)
         estimator.config()
     except ODD as error:
         raise unknown_settings(path, error) from error

@@ -216,7 +216,7 @@ def _matched(estimator: Any, names: tuple[str, ...] | None, model: Model) -> tup
 
 def _selected(X: Any, names: tuple[str, ...] | None, model: Model | None) -> Any:
     """A frame with these columns, in this order, for a model without a table: that sees to them."""
-    if model is None or model.table is not None or names in (None, _names_of(X)):
+    if names is None or model is None or model.table is not None or names == _names_of(X):
         return X
     return nw.from_native(X).select(*names).to_native()
 
