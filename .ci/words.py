@@ -1,7 +1,7 @@
 """Small rules about words in ``src``: python .ci/words.py [folder ...]
 
-No docstring begins with "The same", no public function or class is defined in two modules (commands
-are called like the functions they run), and no variable, parameter or attribute has a name that says
+No docstring begins with "The same". No public function or class is defined in two modules; commands
+are called like the functions they run. No variable, parameter or attribute has a name that says
 nothing by itself.
 """
 
