@@ -25,8 +25,8 @@ from protopinv.model import Model, merged_network
 from protopinv.model.fitting import shape_of
 from protopinv.train.capture import WARM_UP, CapturedStep
 from protopinv.train.config import TrainConfig
-from protopinv.train.history import History
-from protopinv.train.loop import EpochReport, Observer, run_to_end
+from protopinv.train.history import EpochReport, History, Observer
+from protopinv.train.loop import run_to_end
 from protopinv.train.prepare import first_banks, noise_generator, prepare
 from protopinv.train.resolve import have_one_unit, resolved
 from protopinv.train.rows import Rows

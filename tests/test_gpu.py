@@ -20,7 +20,8 @@ from protopinv.solve.cholesky import invert
 from protopinv.train.capture import CapturedStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.data import data_of_arrays
-from protopinv.train.loop import EpochReport, run_to_end
+from protopinv.train.history import EpochReport
+from protopinv.train.loop import run_to_end
 from protopinv.train.prepare import first_banks, prepare
 from protopinv.train.rows import Rows
 from protopinv.train.step import BankStep

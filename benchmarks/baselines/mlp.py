@@ -25,11 +25,11 @@ from protopinv.network import Network
 from protopinv.objective import Objective
 from protopinv.train.config import TrainConfig, is_auto
 from protopinv.train.data import data_of_arrays
-from protopinv.train.loop import Observer, run_to_end
+from protopinv.train.history import Observer, progress
+from protopinv.train.loop import run_to_end
 from protopinv.train.machine import resolve_device, threads_for
 from protopinv.train.optimizer import ParameterGroup
 from protopinv.train.prepare import noise_generator, prepare
-from protopinv.train.progress import progress
 from protopinv.train.resolve import have_one_unit
 from protopinv.train.step import Step
 

@@ -12,13 +12,13 @@ from benchmarks.baselines.mlp import MLPBaselineClassifier
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ConfigError
 from protopinv.objective import Classes
-from protopinv.train.data import data_of_arrays
-from protopinv.train.loop import EpochReport, run_to_end
+from protopinv.train.data import data_of_arrays, fold_weights
+from protopinv.train.history import EpochReport
+from protopinv.train.loop import run_to_end
 from protopinv.train.prepare import first_banks, prepare
 from protopinv.train.rows import Rows
+from protopinv.train.state import LEAST_PATIENCE, EpochChoice
 from protopinv.train.step import BankStep
-from protopinv.train.stopping import LEAST_PATIENCE, EpochChoice
-from protopinv.train.streamed import Counting
 from protopinv.train.survey import deal_folds
 
 
@@ -99,10 +99,9 @@ def rows_and_folds(n: int = 61) -> tuple[Rows, torch.Tensor]:
 
 def crossed(rows: Rows, fold: torch.Tensor, n_full: int) -> Rows:
     """For so many members that see all rows, and one for each fold."""
-    mass = rows.weight[0].numpy()
-    masses = tuple(np.bincount(fold.numpy(), mass).tolist())
-    counting = Counting(len(rows), float(mass.mean()), n_full, masses)
-    weight, held = counting.weights(mass, fold.numpy(), rows.X.dtype)
+    weight = rows.weight / rows.weight.mean()
+    masses = torch.bincount(fold, weight[0])
+    weight, held = fold_weights(weight, fold, masses, n_full, len(rows))
     return Rows(rows.X, rows.y, weight, held, fold)
 
 

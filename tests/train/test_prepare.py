@@ -9,7 +9,7 @@ from configs import concrete
 
 from protopinv.objective import Classes
 from protopinv.rows import keys_of
-from protopinv.train import data, prepare, survey
+from protopinv.train import prepare, survey
 from protopinv.train.data import data_of_arrays
 
 USES = (prepare.FOR_NOISE, prepare.FOR_COPIES, prepare.FOR_FRONT)
@@ -32,7 +32,7 @@ def test_a_front_is_made_from_a_sample_that_is_the_same_in_any_order(
     seen: list[torch.Tensor] = []
     usual = prepare.fit_squash
     monkeypatch.setattr(survey, "SAMPLE_ROWS", 20)
-    monkeypatch.setattr(data, "SAMPLE_ROWS", 20)
+    monkeypatch.setattr(prepare, "SAMPLE_ROWS", 20)
     monkeypatch.setattr(prepare, "fit_squash", lambda X, w: seen.append(X) or usual(X, w))
     config = concrete(scaling="squash", projection="none")
     for seed in (5, 6):

@@ -30,9 +30,9 @@ import numpy as np
 import pyarrow.parquet
 from safetensors.numpy import save_file
 from protopinv import ProtoPINVClassifier, open_rows
-from protopinv.train import streamed
+from protopinv.train import data
 warnings.simplefilter("ignore")
-streamed.WINDOW_ROWS = 700
+data.WINDOW_ROWS = 700
 folder, out = sys.argv[1:3]
 
 

@@ -19,7 +19,8 @@ from protopinv.errors import TrainingError
 from protopinv.objective import Classes, Labels, Numbers
 from protopinv.train.config import TrainConfig
 from protopinv.train.data import data_of_arrays
-from protopinv.train.loop import EpochReport, Run
+from protopinv.train.history import EpochReport
+from protopinv.train.loop import Run
 from protopinv.train.training import LEAST_SCREENING, SCREENING, SCREENING_STEPS, screening_epochs
 
 PLAIN = concrete(

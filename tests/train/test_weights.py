@@ -19,7 +19,7 @@ from protopinv.solve import spread
 from protopinv.train.bank_pass import BankPass, Designs, SolverSettings
 from protopinv.train.data import data_of_arrays
 from protopinv.train.data_pass import data_pass, score_and_loss
-from protopinv.train.prepare import first_banks, fit_features, fit_front, prepare
+from protopinv.train.prepare import first_banks, fit_features, fit_front, prepare, sampled
 from protopinv.train.rows import Rows
 
 N, K = 23, 3
@@ -243,7 +243,7 @@ def test_a_stem_is_made_from_rows_that_count() -> None:
     config = concrete(
         stem="pca", stem_filters=3, stem_patch=3, stem_pool=2, image_shape=(8, 8), scaling="global"
     )
-    stem = fit_front(data.some(HOST), config, seed=0)
+    stem = fit_front(sampled(data, HOST), config, seed=0)
     assert all(tensor.isfinite().all() for tensor in stem.tensors().values())
 
 

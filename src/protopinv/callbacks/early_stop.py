@@ -4,7 +4,7 @@ from typing import Literal, get_args
 
 from protopinv.callbacks.callback import Callback, TrainingStart
 from protopinv.errors import ConfigError
-from protopinv.train.loop import EpochReport
+from protopinv.train.history import EpochReport
 
 Monitored = Literal["auto", "loss", "validation_loss", "validation_score"]
 

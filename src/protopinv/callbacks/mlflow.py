@@ -9,7 +9,7 @@ from typing import Any
 
 from protopinv.callbacks.callback import Callback, TrainingStart, numbers_of
 from protopinv.optional import require
-from protopinv.train.loop import EpochReport
+from protopinv.train.history import EpochReport
 
 MODEL_NAME = "model.safetensors"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from protopinv.callbacks.callback import Callback, TrainingStart, numbers_of
 from protopinv.optional import require
-from protopinv.train.loop import EpochReport
+from protopinv.train.history import EpochReport
 
 # What was written reaches the file after so many seconds at most.
 FLUSH_SECONDS = 10

@@ -24,15 +24,13 @@ from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.rows import MemoryRows, Piece, RowSource, concatenated
 from protopinv.tables.rows import encode_grown, grow_table
 from protopinv.train.config import TrainConfig, is_auto
-from protopinv.train.data import class_factors, data_of_arrays
-from protopinv.train.loop import Observer
+from protopinv.train.data import StreamedRows, data_of_arrays
+from protopinv.train.history import Observer, progress
 from protopinv.train.machine import threads_for
-from protopinv.train.progress import progress
 from protopinv.train.resolve import have_one_unit, resolved
-from protopinv.train.rows import Rows
-from protopinv.train.streamed import View
+from protopinv.train.rows import Rows, View
 from protopinv.train.survey import check_features, mass_of, rows_a_piece
-from protopinv.train.targets import classes_of, few, label_names
+from protopinv.train.targets import class_factors, classes_of, few, label_names
 from protopinv.train.training import Job
 
 # Rows of a long source that are learned at a time.
@@ -163,7 +161,7 @@ def _seen(
     exact = getattr(torch, config.dtype)
     view = View(front, model.features.to(device), model.objective, exact, device)
     data = data_of_arrays(X, y, model.objective, weight).placed(device)
-    rows, _, _ = data.rows(view)
+    rows = StreamedRows(data, view).resident()
     if not isinstance(rows, Rows):
         raise AssertionError("rows are in memory")
     if not bool((rows.X.abs() <= LARGEST_ROW).all()):

@@ -24,7 +24,7 @@ from protopinv.model import FitOptions, Model, Saving, fit_rows
 from protopinv.model.fitting import solvable
 from protopinv.rows import RowSource
 from protopinv.train.config import TrainConfig, is_auto
-from protopinv.train.loop import Observer
+from protopinv.train.history import Observer
 from protopinv.train.machine import resolve_device
 from protopinv.train.targets import Targets
 

@@ -18,13 +18,13 @@ from protopinv.model import Model
 from protopinv.objective import Classes, Labels
 from protopinv.rows import MemoryRows, RowSource
 from protopinv.train.config import TrainConfig
-from protopinv.train.data import check_class_weight
-from protopinv.train.loop import Observer
+from protopinv.train.history import Observer
 from protopinv.train.targets import (
     LabelColumns,
     LabelCounts,
     ListedLabels,
     Targets,
+    check_class_weight,
 )
 
 

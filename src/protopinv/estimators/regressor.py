@@ -12,7 +12,7 @@ from protopinv.estimators.parameters import as_estimator, documented
 from protopinv.model import Model
 from protopinv.rows import MemoryRows, RowSource
 from protopinv.train.config import TrainConfig
-from protopinv.train.loop import Observer
+from protopinv.train.history import Observer
 from protopinv.train.targets import NumberStats, Targets, numbers_of
 
 

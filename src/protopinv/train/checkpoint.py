@@ -30,7 +30,7 @@ from protopinv.plain import differences, shortened
 from protopinv.train.loop import Run, StopTraining
 from protopinv.train.ranks import ALONE, Ranks
 
-FORMAT = 3
+FORMAT = 4
 # Where the checksum stands in the header; it counts as zeros when it is made.
 CHECKSUM = b'"sha256":"'
 ZEROS = "0" * 64

@@ -1,72 +1,31 @@
-"""The only training loop."""
+"""The only training loop, and the guard that watches its steps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Generator, Tensor
 
+from protopinv.errors import TrainingError
 from protopinv.kernels import switched_on
-from protopinv.train.config import TrainConfig
-from protopinv.train.guard import Guard
-from protopinv.train.history import Ending, History
+from protopinv.train.bank_pass import SolverSettings
+from protopinv.train.history import Ending, EpochReport, History, Observer
 from protopinv.train.optimizer import rate_factor
 from protopinv.train.rows import AnyRows
+from protopinv.train.state import Best, EpochChoice, Resumable, copied
 from protopinv.train.step import Step, StepReport
-from protopinv.train.stopping import Best, EpochChoice, copied
 
 # Without validation the state is compared with the best so far only every so many steps.
 STEPS_BETWEEN_COPIES = 16
+MOST_RATE_CUTS = 6
+RATE_CUT = 0.3
 # Changes the seed of what steps draw into that of the order of batches.
 FOR_ORDER = 0x5DEECE66D
 
 
 class StopTraining(Exception):  # noqa: N818 - a wish, not an error
     """Raised between two steps to end a training there, with nothing half done."""
-
-
-@dataclass(frozen=True)
-class EpochReport:
-    """What an observer may look at, one number a member; reading one waits for the device.
-
-    ``state`` is what is being trained, a Bank here; the next step changes it in place. ``n_epochs``
-    are to be run at most. Where folds are judged by the pass that trains them, scores and losses of
-    held-out rows are those of the epoch before, and zero for members that hold none. While several
-    candidates are screened ``candidate`` is the number of this one. Every epoch passes over
-    ``n_rows``, on all ranks together; ``bytes_read`` is of this rank. ``lr`` is the learning rate
-    of the last step.
-    """
-
-    epoch: int
-    n_epochs: int
-    loss: Float[Tensor, " m"]
-    validation_score: Float[Tensor, " m"] | None
-    validation_loss: Float[Tensor, " m"] | None
-    state: Any
-    candidate: int | None = None
-    n_rows: int = 0
-    bytes_read: int = 0
-    lr: tuple[float, ...] = ()
-    config: TrainConfig | None = None
-
-    def means(self) -> dict[str, float | None]:
-        """Losses and score as plain numbers, of validation over members that hold rows out.
-
-        None for what is not known.
-        """
-        held_loss, held_score = self.validation_loss, self.validation_score
-        loss = score = None
-        if held_loss is not None and held_score is not None:
-            holds = held_loss != 0
-            holds = holds if bool(holds.any()) else ~holds  # all of them may be without any loss
-            loss, score = float(held_loss[holds].mean()), float(held_score[holds].mean())
-        return {"loss": float(self.loss.mean()), "validation_loss": loss, "validation_score": score}
-
-
-# One that returns True ends the training there.
-Observer = Callable[[EpochReport], bool | None]
 
 
 def run_to_end(
@@ -103,11 +62,13 @@ class _Epoch:
     factor: float = 0.0
 
 
-class Run:
+class Run(Resumable):
     """One training: ``advance`` it to its end or only so far, then ``finish`` it.
 
     With a ``choice`` some members hold rows out, and their loss on these chooses the epoch.
     """
+
+    state_names = ("step", "best", "guard", "choice", "_rates", "_ending", "_is_over", "_order")
 
     def __init__(
         self,
@@ -329,40 +290,120 @@ class Run:
 
     def dump(self) -> dict[str, Any]:
         """All that lives through a run and is the same on all ranks, under names."""
-        begun = self._begun
-        return {
-            "step": self.step.dump(),
-            "best": self.best.dump(),
-            "guard": self.guard.dump(),
-            "recorder": {name: torch.stack(rows) for name, rows in self._recorded.items()},
-            "choice": None if self.choice is None else self.choice.dump(),
-            "rates": self._rates,
-            "ending": self._ending,
-            "is_over": self._is_over,
-            "order": self._order.get_state(),
-            "epoch": None
-            if begun is None
-            else {
-                "before": list(begun.before),
-                "order": begun.order,
-                "losses": torch.stack(begun.losses) if begun.losses else None,
-                "factor": begun.factor,
-            },
-        }
+        recorded = {name: torch.stack(rows) for name, rows in self._recorded.items()}
+        begun, epoch = self._begun, None
+        if begun is not None:
+            losses: Any = torch.stack(begun.losses) if begun.losses else []
+            epoch = {**vars(begun), "losses": losses}
+        return {**super().dump(), "recorded": recorded, "epoch": epoch}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state of the same training."""
-        self.step.restore(state["step"])
-        self.best.restore(state["best"])
-        self.guard.restore(state["guard"])
-        self._recorded = {name: list(rows) for name, rows in state["recorder"].items()}
-        if self.choice is not None:
-            self.choice.restore(state["choice"])
-        self._rates = [list(rates) for rates in state["rates"]]
-        self._ending, self._is_over = state["ending"], state["is_over"]
-        self._order.set_state(state["order"].cpu())
-        epoch, self._begun = state["epoch"], None
-        if epoch is not None:
-            losses = [] if epoch["losses"] is None else list(epoch["losses"])
-            order = epoch["order"].cpu()
-            self._begun = _Epoch(tuple(epoch["before"]), order, losses, epoch["factor"])
+        super().restore(state)
+        self._recorded = {name: list(rows) for name, rows in state["recorded"].items()}
+        if (epoch := state["epoch"]) is not None:
+            before, order = tuple(epoch["before"]), epoch["order"].cpu()
+            self._begun = _Epoch(before, order, list(epoch["losses"]), epoch["factor"])
+
+
+class Guard(Resumable):
+    """Reads the device now and then, and decides what to try when steps fail.
+
+    A failed step of a member changes nothing (the optimizer skips it on the device). ``review``
+    counts such steps, falls back to a slower and safer solve, or lowers the learning rate of that
+    member from its best bank so far. A member for which nothing is left to try is given up; when
+    none is left, it raises. ``steps`` counts what was tried; ``rate_cuts`` and ``given_up`` have
+    one entry a member.
+    """
+
+    state_names = ("_n_fallbacks", "_judged", "rate_cuts", "given_up", "steps", "events")
+
+    def __init__(self, step: Step, best: Best) -> None:
+        self._step = step
+        self._best = best
+        first, exact = step.solver, torch.float64
+        # what to try after the first settings, in this order
+        ladder = [first, SolverSettings(first.form, exact), SolverSettings("svd", exact)]
+        self._ladder = list(dict.fromkeys(ladder))[1:]
+        self._n_fallbacks = 0
+        self._judged = [[0, 0] for _ in range(step.n_members)]
+        self.rate_cuts = [0] * step.n_members
+        self.given_up = [False] * step.n_members
+        self._every = 16 if step.trained[0].is_cuda else 1
+        self.steps = 0
+        self.events: list[str] = []
+
+    @property
+    def skipped_steps(self) -> list[int]:
+        """Steps that were not taken, of each member, as of the last review."""
+        return [sum(counts) for counts in self._judged]
+
+    def due(self, ahead: int = 0, every: int | None = None) -> bool:
+        """Whether the host should read, now or some steps ahead: always at first, later rarely."""
+        steps = self.steps + ahead
+        return steps < 4 or steps % (every or self._every) == 0
+
+    def count(self) -> list[tuple[int, int]]:
+        """Read the counters: failed solves and failed data passes of each since the last count."""
+        seen = self._step.failures.tolist()
+        new = [
+            (now[0] - before[0], now[1] - before[1])
+            for now, before in zip(seen, self._judged, strict=True)
+        ]
+        self._judged = seen
+        return new
+
+    def review(self) -> None:
+        """After new failures change something, or raise TrainingError when nothing is left."""
+        counted = self.count()
+        failed = [
+            (member, solves)
+            for member, (solves, data) in enumerate(counted)
+            if (solves or data) and not self.given_up[member]
+        ]
+        if any(solves for _, solves in failed) and self._n_fallbacks < len(self._ladder):
+            self._fall_back()
+            return
+        for member, solves in failed:
+            if solves:
+                self._cut_rate(
+                    member,
+                    "The prototype matrices must be solvable. They stayed too ill-conditioned in "
+                    f"every form, up to {_name(self._step.solver)}",
+                    "Raise ridge, lower lr, or set scaling='feature'.",
+                )
+            else:
+                self._cut_rate(member, "The loss must stay finite. It was not", self._step.advice)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from there, with the solver that the step had."""
+        super().restore(state)
+        if self._n_fallbacks:
+            self._step.solve_by(self._ladder[self._n_fallbacks - 1])
+
+    def _fall_back(self) -> None:
+        self._step.solve_by(self._ladder[self._n_fallbacks])
+        self._n_fallbacks += 1
+        name = _name(self._step.solver)
+        self.events.append(f"step {self.steps}: ill-conditioned solve, went on with {name}")
+
+    def _cut_rate(self, member: int, complaint: str, advice: str) -> None:
+        none_worked = self.skipped_steps[member] == self.steps
+        if none_worked or self.rate_cuts[member] == MOST_RATE_CUTS:
+            self.given_up[member] = True
+            cuts = f"after {self.rate_cuts[member]} cuts of the learning rate"
+            if all(self.given_up):
+                raise TrainingError(f"{complaint}, at step {self.steps}, {cuts}. {advice}")
+            self.events.append(f"step {self.steps}: gave up member {member} {cuts}")
+            return
+        self.rate_cuts[member] += 1
+        peak = self._step.optimizer.peak[member] * RATE_CUT
+        self._step.go_back(self._best.tensors, member)
+        self._step.optimizer.restart(member, peak)
+        whose = "the best bank" if self._step.n_members == 1 else f"the best bank {member}"
+        self.events.append(f"step {self.steps}: step failed, back to {whose} with lr {peak:.3g}")
+
+
+def _name(solver: SolverSettings) -> str:
+    method = "SVD" if solver.form == "svd" else "Cholesky"
+    return f"{method} in {str(solver.precision).removeprefix('torch.')}"

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from protopinv.kernels import usable
 from protopinv.kernels.streams import side_by_side
-from protopinv.train.stopping import put_back
+from protopinv.train.state import Resumable
 
 # Of Adam, as in torch.
 BETAS = (0.9, 0.999)
@@ -54,13 +54,15 @@ def rate_factor(step: int, *, total: int, warmup: int, schedule: str) -> float:
     return 0.5 * (1 + math.cos(math.pi * done))
 
 
-class Optimizer:
+class Optimizer(Resumable):
     """AdamW over groups, by a kernel of ours on a GPU and by torch's fused one elsewhere.
 
     ``peak`` is the highest learning rate of every member. On a GPU the rate is a tensor, so that a
     graph can hold an update. ``torch.optim`` is not asked: it imports a compiler, which takes
     longer than many a fit.
     """
+
+    state_names: ClassVar[tuple[str, ...]] = ("peak", "restarts", "_moments", "_steps", "_alike")
 
     def __init__(self, groups: Sequence[ParameterGroup], peak: float) -> None:
         self.groups = groups
@@ -74,7 +76,6 @@ class Optimizer:
         self._moments = {
             place: (torch.zeros_like(tensor), torch.zeros_like(tensor))
             for place, tensor in enumerate(self.tensors)
-            if self._suits_adam(tensor)
         }
         self._steps = torch.zeros(len(first), device=first.device)
         # As long as all members have taken the same steps at the same rate, one call serves all.
@@ -123,25 +124,10 @@ class Optimizer:
         self._place_rates()
         self.restarts += 1
 
-    def dump(self) -> dict[str, Any]:
-        """All that lives through a run, under names."""
-        moments = [list(pair) for pair in self._moments.values()]
-        adam = {"moments": moments, "steps": self._steps, "alike": self._alike}
-        return {"peak": list(self.peak), "restarts": self.restarts, "adam": adam}
-
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state of the same optimizer; in place, as a graph may hold tensors."""
-        self.peak[:] = state["peak"]
-        self.restarts = state["restarts"]
-        for mine, stored in zip(self._moments.values(), state["adam"]["moments"], strict=True):
-            put_back(mine, stored)
-        self._steps.copy_(state["adam"]["steps"])
-        self._alike = state["adam"]["alike"]
+        """Continue from a state of the same optimizer."""
+        super().restore(state)
         self._place_rates()
-
-    def _suits_adam(self, tensor: Tensor) -> bool:  # noqa: ARG002
-        """Whether Adam updates this tensor."""
-        return True
 
     def _place_rates(self) -> None:
         """Peak rates and decays of every block on the device, one a member."""
@@ -225,11 +211,12 @@ class Muon(Optimizer):
     ones are learned as fast as common ones. ``torch.optim.Muon`` takes no batches of matrices.
     """
 
+    state_names = (*Optimizer.state_names, "_momenta")
+
     def __init__(self, groups: Sequence[ParameterGroup], peak: float) -> None:
         super().__init__(groups, peak)
-        places = range(len(self.tensors))
-        matrices = {place: self.tensors[place] for place in places if place not in self._moments}
-        self._momenta = {place: torch.zeros_like(tensor) for place, tensor in matrices.items()}
+        matrices = [place for place, tensor in enumerate(self.tensors) if tensor.ndim == 3]
+        self._momenta = {place: self._moments.pop(place)[0] for place in matrices}
 
     @torch.no_grad()
     def step(self, gradients: Gradients, skip: Bool[Tensor, " m"] | None) -> None:
@@ -253,18 +240,6 @@ class Muon(Optimizer):
         super().restart(member, peak)
         for momentum in self._momenta.values():
             momentum[member] = 0
-
-    def dump(self) -> dict[str, Any]:
-        """Momenta too."""
-        return {**super().dump(), "momenta": list(self._momenta.values())}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state of the same optimizer."""
-        super().restore(state)
-        put_back(list(self._momenta.values()), state["momenta"])
-
-    def _suits_adam(self, tensor: Tensor) -> bool:
-        return tensor.ndim != 3
 
 
 OPTIMIZERS = {"adam": Optimizer, "muon": Muon}

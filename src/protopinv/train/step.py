@@ -13,14 +13,13 @@ from torch import Generator, Tensor
 from protopinv.bank import Bank
 from protopinv.kernels import usable
 from protopinv.objective import Objective, Outputs
-from protopinv.train.augment import Augment
 from protopinv.train.bank_pass import BankPass, Designs, SolverSettings
 from protopinv.train.config import TrainConfig
 from protopinv.train.data_pass import Buffers, data_pass, outputs_by_chunk, score_and_loss
 from protopinv.train.optimizer import OPTIMIZERS, ParameterGroup
 from protopinv.train.ranks import ALONE, Ranks
-from protopinv.train.rows import AnyRows, Rows, chunk_rows
-from protopinv.train.stopping import Average, put_back
+from protopinv.train.rows import AnyRows, Augment, Rows, chunk_rows
+from protopinv.train.state import Average, Resumable, put_back
 
 # Steps whose weights may be further off than this are not taken. A heuristic: over many shapes and
 # conditions the Cholesky estimate was 30 to 150 times the true error, so this keeps it below 1 %.
@@ -47,7 +46,7 @@ class StepReport:
         return self.held_score, self.held_loss
 
 
-class Step(ABC):
+class Step(Resumable, ABC):
     """One update of ``state``: banks, whose weights are solved, or weights themselves.
 
     All tensors have a leading axis, one entry for each member of a population. A subclass says how
@@ -63,6 +62,7 @@ class Step(ABC):
     """
 
     advice = "Scale the features (scaling='feature'), or lower lr."
+    state_names = ("trained", "optimizer", "average", "failures", "generator")
 
     def __init__(
         self,
@@ -231,28 +231,6 @@ class Step(ABC):
                 put_back(group, tensors)
             else:
                 put_back([t[member] for t in group], [t[member] for t in tensors])
-
-    def dump(self) -> dict[str, Any]:
-        """All that lives through a run and is the same on all ranks, under names."""
-        return {
-            "trained": list(self.trained),
-            "optimizer": self.optimizer.dump(),
-            "average": None if self.average is None else self.average.dump(),
-            "failures": self.failures,
-            "form": self.solver.form,
-            "precision": str(self.solver.precision).removeprefix("torch."),
-            "generator": self.generator.get_state(),
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from there; tensors change in place."""
-        put_back(self.trained, state["trained"])
-        self.optimizer.restore(state["optimizer"])
-        if self.average is not None:
-            self.average.restore(state["average"])
-        self.failures.copy_(state["failures"])
-        self.solve_by(SolverSettings(state["form"], getattr(torch, state["precision"])))
-        self.generator.set_state(state["generator"].cpu())
 
 
 class BankStep(Step):

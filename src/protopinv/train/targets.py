@@ -1,14 +1,17 @@
-"""What must be known of targets before training, from one pass over them."""
+"""What must be known of targets before training, from one pass over them; class weights."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from numbers import Real
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from protopinv.errors import DataError
+from protopinv.errors import ConfigError, DataError
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.rows import exact_numbers
 
@@ -336,3 +339,58 @@ def few(values: Sequence[Any]) -> str:
     """The first few values, as text."""
     text = ", ".join(map(repr, values[:6]))
     return text + (", ..." if len(values) > 6 else "")
+
+
+class ClassWeights(NamedTuple):
+    """What rows of each label count beside their own weight."""
+
+    labels: NDArray[Any]
+    factors: NDArray[np.float64]
+
+    def of(self, objective: Objective) -> Tensor:
+        """The factor of each class of an objective; 1 for a class without rows."""
+        factors = torch.ones(objective.n_groups, dtype=torch.float64)
+        if isinstance(objective, Classes):
+            there = np.isin(self.labels, objective.labels)
+            places = np.searchsorted(objective.labels, self.labels[there])
+            factors[torch.from_numpy(places)] = torch.from_numpy(self.factors[there])
+        return factors
+
+
+def class_factors(
+    class_weight: Any, labels: NDArray[Any], mass: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What rows of each class count beside their own weights, which have this ``mass``."""
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        even: NDArray[np.float64] = mass.sum() / (len(mass) * mass)
+        return even
+    check_class_weight(class_weight)
+    names = labels.tolist()
+    for label, number in class_weight.items():
+        if label not in names:
+            raise DataError(
+                f"class_weight may name classes of y only: {few(names)}. Got {label!r}. Check "
+                "its name and type."
+            )
+        counts = isinstance(number, Real) and not isinstance(number, bool)
+        if not (counts and 0 <= number < np.inf):
+            raise ConfigError(
+                f"class_weight must be numbers, 0 or more. Class {label!r} has {number!r}. "
+                "Change it."
+            )
+    return np.array([float(class_weight.get(label, 1.0)) for label in names])
+
+
+def check_class_weight(class_weight: Any, *, is_column: bool = True) -> None:
+    """Raise ConfigError for what is neither "balanced" nor a dict, or for several labels a row."""
+    balanced = isinstance(class_weight, str) and class_weight == "balanced"
+    if not balanced and not isinstance(class_weight, dict):
+        raise ConfigError(
+            "class_weight must be None, 'balanced' or a dict of numbers by class. Got "
+            f"{class_weight!r}. Change it, or leave it at None."
+        )
+    if not is_column:
+        raise ConfigError(
+            "class_weight goes with one class a row. There are several labels a row. Use "
+            "sample_weight, or a column of weights."
+        )

@@ -16,15 +16,15 @@ from protopinv.kernels.building import consider, note_built
 from protopinv.objective import Objective
 from protopinv.train.checkpoint import Checkpoints
 from protopinv.train.config import TrainConfig
-from protopinv.train.history import History, mean_history
-from protopinv.train.loop import EpochReport, Observer, Run, StopTraining
+from protopinv.train.history import EpochReport, History, Observer, mean_history
+from protopinv.train.loop import Run, StopTraining
 from protopinv.train.machine import control_c, set_own_threads
 from protopinv.train.prepare import Prepared, first_banks, noise_generator
 from protopinv.train.ranks import ALONE, Ranks
 from protopinv.train.resolve import FOLDS
 from protopinv.train.rows import AnyRows, Rows
+from protopinv.train.state import EpochChoice
 from protopinv.train.step import BankStep, Step
-from protopinv.train.stopping import EpochChoice
 from protopinv.train.survey import SAMPLE_ROWS
 
 # Candidates are screened for this share of their epochs, or for fewer if these have so many steps.
