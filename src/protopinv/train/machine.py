@@ -7,10 +7,10 @@ other many times over.
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from threading import Event, Lock, current_thread, main_thread
 from typing import Any
@@ -123,33 +123,40 @@ def set_own_threads(n: int) -> None:
 
 @dataclass
 class _Noted:
-    """A handler that notes Ctrl-C, and passes it on."""
+    """A handler that notes a signal, and passes it on; ``gently`` a second one interrupts."""
 
-    before: Callable[[int, Any], Any]
-    pressed: Event = field(default_factory=Event)
+    before: Any
+    gently: bool
+    noted: Event
 
     def __call__(self, number: int, frame: Any) -> None:
         """The handler."""
-        self.pressed.set()
-        self.before(number, frame)
+        again = self.noted.is_set()
+        self.noted.set()
+        if not self.gently:
+            self.before(number, frame)
+        elif again:
+            raise KeyboardInterrupt
 
 
 @contextmanager
-def control_c() -> Iterator[Event]:
+def control_c(*, gently: bool = False) -> Iterator[Event]:
     """An event that is set once Ctrl-C was pressed in here, for every thread of a training.
 
     Python tells the main thread alone, by a KeyboardInterrupt, and loses that inside a destructor.
-    A program that handles Ctrl-C itself, or ignores it, is left to do so.
+    A program that handles Ctrl-C itself, or ignores it, is left to do so. Where the work ends
+    ``gently``, with a checkpoint, the event is set by SIGTERM too, whoever else would handle it,
+    and only a second signal raises KeyboardInterrupt.
     """
-    is_main = current_thread() is main_thread()
-    before = signal.getsignal(signal.SIGINT)
-    ours = before is signal.default_int_handler or isinstance(before, _Noted)
-    if not (is_main and ours and callable(before)):
-        yield Event()
-        return
-    noted = _Noted(before)
-    signal.signal(signal.SIGINT, noted)
+    noted, before = Event(), {}
+    if current_thread() is main_thread():
+        for kind in (signal.SIGINT, signal.SIGTERM) if gently else (signal.SIGINT,):
+            handler = signal.getsignal(kind)
+            ours = handler is signal.default_int_handler or isinstance(handler, _Noted)
+            if ours or (gently and handler not in (None, signal.SIG_IGN)):
+                before[kind] = signal.signal(kind, _Noted(handler, gently, noted))
     try:
-        yield noted.pressed
+        yield noted
     finally:
-        signal.signal(signal.SIGINT, before)
+        for kind, handler in before.items():
+            signal.signal(kind, handler)

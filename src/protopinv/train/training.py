@@ -106,7 +106,7 @@ def train(
     loss selects the candidate and the number of epochs. Predictions are the mean of ``n_members``
     banks; with folds up to four of these are theirs.
     """
-    with control_c() if job.checkpoints is None else job.checkpoints.signals() as stop:
+    with control_c(gently=job.checkpoints is not None) as stop:
         candidates = configs if prepared.n_full else configs[:1]
         screening = Screening(prepared, objective, candidates, job, start, stop)
         consider(job.device, screening.work())
@@ -225,12 +225,15 @@ class Screening:
             n_batches = rows.n_batches(config.batch_size)
             choice = EpochChoice(step.trained, prepared.n_full, config.max_epochs, n_batches)
         run = Run(step, rows, validation=prepared.validation, choice=choice)
-        run.after_step = self._end_if_stopped
+        run.after_step = self._after_step
         return run if job.checkpoints is None else job.checkpoints.watch(number, run)
 
-    def _end_if_stopped(self, _: Run) -> None:
-        """After a step, in whichever thread it was taken."""
-        if self._stop.is_set():
+    def _after_step(self, run: Run) -> None:
+        """In whichever thread a step was taken: write a checkpoint if it is time, or stop."""
+        stops, checkpoints = self._stop.is_set(), self._job.checkpoints
+        if checkpoints is not None:
+            stops = checkpoints.after_step(run, stopping=stops)
+        if stops:
             raise StopTraining
 
     def _screen(self, number: int) -> None:
