@@ -23,14 +23,13 @@ from protopinv.bank import Bank, population
 from protopinv.errors import ConfigError, TrainingError
 from protopinv.model import Model, merged_network
 from protopinv.model.fitting import shape_of
-from protopinv.train.capture import WARM_UP, CapturedStep
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import EpochReport, History, Observer
 from protopinv.train.loop import run_to_end
 from protopinv.train.prepare import first_banks, noise_generator, prepare
 from protopinv.train.resolve import have_one_unit, resolved
 from protopinv.train.rows import Rows
-from protopinv.train.step import BankStep, Step
+from protopinv.train.step import WARM_UP, BankStep, CapturedStep, Step
 
 # More would leave little of a GPU's memory for chunks of rows, and lose more when interrupted.
 MOST_TOGETHER = 10

@@ -100,13 +100,12 @@ class Buffers:
 class Passed:
     """Mean loss of every member over its rows, and its exact gradient in every W.
 
-    Where members hold rows out, ``held_loss`` and ``held_score`` are their means over those.
+    Where members hold rows out, ``held`` are their mean score and loss over those.
     """
 
     loss: Float[Tensor, " m"]
     gradients: list[Tensor]
-    held_loss: Float[Tensor, " m"] | None = None
-    held_score: Float[Tensor, " m"] | None = None
+    held: tuple[Float[Tensor, " m"], Float[Tensor, " m"]] | None = None
 
 
 @torch.no_grad()
@@ -153,7 +152,7 @@ def data_pass(
         for tensor, total in zip((*sums, *gradients), totals, strict=True):
             tensor.copy_(total)
     loss, *held = sums
-    return Passed(loss, gradients, *held)
+    return Passed(loss, gradients, (held[0], held[1]) if held else None)
 
 
 class _Chunk:
@@ -178,7 +177,7 @@ class _Chunk:
         self._before: list[Tensor] = []
 
     def __call__(self, objective: Objective, scale: float) -> list[Tensor]:
-        """``scale`` times the loss, and where rows are held out the loss and score of these."""
+        """``scale`` times the loss, and where rows are held out the score and loss of these."""
         by_kernel = self._suits_kernel(objective)
         self._forward(last_activation=not by_kernel)
         if by_kernel:
@@ -225,8 +224,8 @@ class _Chunk:
             G.mul_(share[:, None])
         values = [loss]
         if rows.held is not None:
-            values.append((judged.plain * rows.held).sum(1))
             values.append((objective.scores(lying, rows.y) * rows.held).sum(1))
+            values.append((judged.plain * rows.held).sum(1))
         return G.view(-1, len(rows)).T.to(outputs.dtype), values
 
     def _backward(self, top: int, G: Tensor) -> None:

@@ -14,7 +14,7 @@ from protopinv.train.history import Ending, EpochReport, History, Observer
 from protopinv.train.optimizer import rate_factor
 from protopinv.train.rows import AnyRows
 from protopinv.train.state import Best, EpochChoice, Resumable, copied
-from protopinv.train.step import Step, StepReport
+from protopinv.train.step import CapturedStep, Step, StepReport
 
 # Without validation the state is compared with the best so far only every so many steps.
 STEPS_BETWEEN_COPIES = 16
@@ -93,8 +93,6 @@ class Run(Resumable):
         self.rows = rows if self._free else rows.without_held()
         self.runner: Any = step
         if self.rows.batches_on_gpu(step.config.batch_size) and switched_on():
-            from protopinv.train.capture import CapturedStep
-
             self.runner = CapturedStep(step, self.rows)
         self.best = Best(step.trained)
         self.guard = Guard(step, self.best)
