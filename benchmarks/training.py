@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator
 
-from benchmarks.population import OWN, PopulationStep, member_banks
+from benchmarks.population import OWN, PopulationStep, member_banks, run_to_end
 from benchmarks.recipes import Parameters
 from benchmarks.tasks import OBJECTIVE, Arrays, Task, arrays_of
 from protopinv.bank import Bank, population
@@ -25,7 +25,6 @@ from protopinv.model import Model, merged_network
 from protopinv.model.fitting import shape_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import EpochReport, History, Observer
-from protopinv.train.loop import run_to_end
 from protopinv.train.prepare import first_banks, noise_generator, prepare
 from protopinv.train.resolve import have_one_unit, resolved
 from protopinv.train.rows import Rows

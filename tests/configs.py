@@ -1,8 +1,13 @@
-"""Configurations without "auto", for tests below the rules that resolve it."""
+"""Configurations without "auto" and data of arrays, for tests below the rules that resolve it."""
 
 from typing import Any
 
+import numpy as np
+
+from protopinv.objective import Objective
+from protopinv.rows import MemoryRows
 from protopinv.train.config import TrainConfig
+from protopinv.train.data import Data, data_in_memory
 
 CONCRETE: dict[str, Any] = {
     "n_prototypes": 150,
@@ -29,3 +34,16 @@ CONCRETE: dict[str, Any] = {
 def concrete(**values: Any) -> TrainConfig:
     """A configuration of these values; what is left out has one too."""
     return TrainConfig(**{**CONCRETE, **values})
+
+
+def data_of_arrays(
+    X: np.ndarray,
+    y: np.ndarray,
+    objective: Objective,
+    weight: np.ndarray | None = None,
+    *,
+    seed: int = 0,
+    **options: Any,
+) -> Data:
+    """Data of a matrix, with targets as a user knows them; options as in ``data_in_memory``."""
+    return data_in_memory(MemoryRows(X, y, weight), objective, seed, **options)

@@ -7,10 +7,11 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
-from configs import concrete
+from configs import concrete, data_of_arrays
 
 from benchmarks.baselines.mlp import MLPBaselineClassifier
 from benchmarks.baselines.random_hidden import RandomHiddenClassifier
+from benchmarks.population import run_to_end
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.data import load_data
 from protopinv.kernels import switched_off
@@ -18,9 +19,7 @@ from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.solve import ridge_solve
 from protopinv.solve.cholesky import invert
 from protopinv.train.config import TrainConfig
-from protopinv.train.data import data_of_arrays
 from protopinv.train.history import EpochReport
-from protopinv.train.loop import run_to_end
 from protopinv.train.prepare import first_banks, prepare
 from protopinv.train.rows import Rows
 from protopinv.train.step import BankStep, CapturedStep

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from benchmarks.baselines.contestant import Contestant
+from benchmarks.population import run_to_end
 from protopinv.errors import ConfigError
 from protopinv.estimators import ProtoPINVClassifier
 from protopinv.estimators.base import fitted
@@ -23,10 +24,10 @@ from protopinv.model import Model
 from protopinv.model.fitting import candidates, memory_named, shape_of
 from protopinv.network import Network
 from protopinv.objective import Objective
+from protopinv.rows import MemoryRows
 from protopinv.train.config import TrainConfig, is_auto
-from protopinv.train.data import data_of_arrays
+from protopinv.train.data import data_in_memory
 from protopinv.train.history import Observer, progress
-from protopinv.train.loop import run_to_end
 from protopinv.train.machine import resolve_device, threads_for
 from protopinv.train.optimizer import ParameterGroup
 from protopinv.train.prepare import noise_generator, prepare
@@ -97,7 +98,8 @@ class MLPBaselineClassifier(WithoutBanks):
         progress_bar = progress(enabled=bool(self.verbose), also=observer)
         threads = threads_for(shape, objective.n_outputs, config, device)
         with progress_bar as watched, memory_named(), threads:
-            split = data_of_arrays(data.X, data.y, objective, seed=seed, share=config.held_out)
+            source = MemoryRows(data.X, data.y)
+            split = data_in_memory(source, objective, seed, share=config.held_out)
             prepared = prepare(split, config, device, seed=seed)
             sizes = (prepared.features.n_components, *config.widths, objective.n_outputs)
             weights = first_weights(sizes, Generator().manual_seed(seed)).to(device, config.dtype)

@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from benchmarks.baselines.mlp import WeightStep, first_weights
+from benchmarks.population import run_to_end
 from benchmarks.recipes import SHAPE, Parameters, recipe_config
 from benchmarks.tasks import CLASSES, OBJECTIVE, Task
 from benchmarks.timing import Machine, by_part, medians, seconds
@@ -18,7 +19,6 @@ from benchmarks.training import SOME_RATE, first_step, projected_rows, ready_ste
 from protopinv.kernels import switched_off
 from protopinv.kernels.bfloat16 import fast_bfloat16
 from protopinv.train.config import TrainConfig
-from protopinv.train.loop import run_to_end
 from protopinv.train.rows import Rows
 from protopinv.train.step import BankStep, Step
 

@@ -5,16 +5,16 @@ import time
 import numpy as np
 import pytest
 import torch
-from configs import concrete
+from configs import concrete, data_of_arrays
 from trainings import train_model
 
 from benchmarks.baselines.mlp import MLPBaselineClassifier
+from benchmarks.population import run_to_end
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ConfigError
 from protopinv.objective import Classes
-from protopinv.train.data import data_of_arrays, fold_weights
+from protopinv.train.data import fold_weights
 from protopinv.train.history import EpochReport
-from protopinv.train.loop import run_to_end
 from protopinv.train.prepare import first_banks, prepare
 from protopinv.train.rows import Rows
 from protopinv.train.state import LEAST_PATIENCE, EpochChoice

@@ -5,12 +5,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-from configs import concrete
+from configs import concrete, data_of_arrays
 
 from protopinv.objective import Classes
 from protopinv.rows import keys_of
 from protopinv.train import prepare, survey
-from protopinv.train.data import data_of_arrays
 
 USES = (prepare.FOR_NOISE, prepare.FOR_COPIES, prepare.FOR_FRONT)
 

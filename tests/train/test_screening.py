@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from configs import concrete
+from configs import concrete, data_of_arrays
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from trainings import Model, train_model
@@ -18,7 +18,6 @@ from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.errors import TrainingError
 from protopinv.objective import Classes, Labels, Numbers
 from protopinv.train.config import TrainConfig
-from protopinv.train.data import data_of_arrays
 from protopinv.train.history import EpochReport
 from protopinv.train.loop import Run
 from protopinv.train.training import LEAST_SCREENING, SCREENING, SCREENING_STEPS, screening_epochs

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from configs import concrete
+from configs import concrete, data_of_arrays
 from torch import Generator, Tensor
 
 from protopinv.bank import Bank, balanced_groups, normal_inputs, pick_rows, population, start_bank
@@ -17,7 +17,6 @@ from protopinv.network import Architecture, designs_of, propagate, solve_weights
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.solve import spread
 from protopinv.train.bank_pass import BankPass, SolverSettings
-from protopinv.train.data import data_of_arrays
 from protopinv.train.data_pass import data_pass, score_and_loss
 from protopinv.train.prepare import first_banks, fit_features, fit_front, prepare, sampled
 from protopinv.train.rows import Rows

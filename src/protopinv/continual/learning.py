@@ -24,7 +24,7 @@ from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.rows import MemoryRows, Piece, RowSource, concatenated
 from protopinv.tables.rows import encode_grown, grow_table
 from protopinv.train.config import TrainConfig, is_auto
-from protopinv.train.data import StreamedRows, data_of_arrays
+from protopinv.train.data import StreamedRows, data_in_memory
 from protopinv.train.history import Observer, progress
 from protopinv.train.machine import threads_for
 from protopinv.train.resolve import have_one_unit, resolved
@@ -160,7 +160,7 @@ def _seen(
     front = None if model.front is None else model.front.to(device)
     exact = getattr(torch, config.dtype)
     view = View(front, model.features.to(device), model.objective, exact, device)
-    data = data_of_arrays(X, y, model.objective, weight).placed(device)
+    data = data_in_memory(MemoryRows(X, y, weight), model.objective, 0).placed(device)
     rows = StreamedRows(data, view).resident()
     if not isinstance(rows, Rows):
         raise AssertionError("rows are in memory")

@@ -285,7 +285,7 @@ def _surveyed(
         facts = survey(
             source, targets, split, ranks, by_label=by_label, scatter=scatter, against=against
         )
-    return Data(source, _objective_of(facts), facts, split, facts.targets, ranks)
+    return Data(source, _objective_of(facts), facts, split, ranks)
 
 
 def _objective_of(facts: Survey) -> Objective:

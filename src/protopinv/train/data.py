@@ -58,21 +58,14 @@ GPU_PIECE_ROWS = 2**17
 class Data:
     """Rows of a source, which of them are held out, and what a survey has shown of all.
 
-    ``targets`` has statistics of the targets, if they are known. Rows in memory are read once;
-    others again for every pass, each rank its own.
+    Rows in memory are read once; others again for every pass, each rank its own.
     """
 
     source: RowSource
     objective: Objective
     survey: Survey
     split: Split
-    targets: Targets | None = None
     ranks: Ranks = ALONE
-
-    @property
-    def n_training(self) -> int:
-        """How many rows there are to train on."""
-        return int(self.survey.counts[0])
 
     def placed(self, device: torch.device) -> "Data":
         """The data with all rows on a GPU, in the type they came in, where it has room for them."""
@@ -112,20 +105,8 @@ def data_in_memory(
     fold = deal_folds(groups, FOLDS, seed) if folds else np.full(len(y), -1)
     split = Split(seed, share, held, fold)
     facts = survey(source, None, split, ALONE, by_label=isinstance(objective, Classes))
-    return Data(source, objective, facts, split, targets)
-
-
-def data_of_arrays(
-    X: NDArray[Any],
-    y: NDArray[Any],
-    objective: Objective,
-    weight: NDArray[np.float64] | None = None,
-    *,
-    seed: int = 0,
-    **options: Any,
-) -> Data:
-    """Data of a matrix, with targets as a user knows them; options as in ``data_in_memory``."""
-    return data_in_memory(MemoryRows(X, y, weight), objective, seed, **options)
+    facts.targets = targets
+    return Data(source, objective, facts, split)
 
 
 def with_class_weight(rows: RowSource, class_weight: Any) -> tuple[RowSource, ClassWeights]:
@@ -162,19 +143,9 @@ class StreamedRows(AnyRows):
         return int(self.data.survey.counts[int(self.held_out)])
 
     @property
-    def holds(self) -> list[bool]:
-        """Which members leave rows out."""
-        return [False] * self.n_full + [True] * FOLDS if self.n_full else [False]
-
-    @property
     def bytes_read(self) -> int:
         """By this rank so far, in all passes."""
         return self.data.source.bytes_read
-
-    def batches_on_gpu(self, size: int | None) -> bool:
-        """Mini-batches do, which are taken from a window of rows; all rows do not."""
-        few = size is not None and size < self.n_total
-        return few and self.view.device.type == "cuda" and self.data.ranks.size == 1
 
     def without_held(self) -> "StreamedRows":
         """For a pass that need not judge what members leave out."""

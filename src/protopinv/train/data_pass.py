@@ -8,7 +8,7 @@ that what is done to each unit by itself does not know of members at all.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -53,32 +53,26 @@ def _gelu(Z: Tensor, out: Tensor) -> None:
         out.copy_(_aten.gelu(Z))
 
 
+def _in_place(name: str, *, from_output: bool) -> InPlace:
+    """An activation of which torch has both."""
+    forward, back = getattr(_aten, name).out, getattr(_aten, f"{name}_backward").grad_input
+    return InPlace(
+        lambda Z, out: forward(Z, out=out),
+        lambda G, A: back(G, A, grad_input=G),
+        from_output,
+    )
+
+
 IN_PLACE = {
     "relu": InPlace(
         lambda Z, out: torch.clamp_min(Z, 0, out=out),
         lambda G, A: _aten.threshold_backward.grad_input(G, A, 0, grad_input=G),
         from_output=True,
     ),
-    "silu": InPlace(
-        lambda Z, out: _aten.silu.out(Z, out=out),
-        lambda G, Z: _aten.silu_backward.grad_input(G, Z, grad_input=G),
-        from_output=False,
-    ),
-    "gelu": InPlace(
-        _gelu,
-        lambda G, Z: _aten.gelu_backward.grad_input(G, Z, grad_input=G),
-        from_output=False,
-    ),
-    "tanh": InPlace(
-        lambda Z, out: torch.tanh(Z, out=out),
-        lambda G, A: _aten.tanh_backward.grad_input(G, A, grad_input=G),
-        from_output=True,
-    ),
-    "sigmoid": InPlace(
-        lambda Z, out: torch.sigmoid(Z, out=out),
-        lambda G, A: _aten.sigmoid_backward.grad_input(G, A, grad_input=G),
-        from_output=True,
-    ),
+    "silu": _in_place("silu", from_output=False),
+    "gelu": replace(_in_place("gelu", from_output=False), forward=_gelu),
+    "tanh": _in_place("tanh", from_output=True),
+    "sigmoid": _in_place("sigmoid", from_output=True),
 }
 
 

@@ -12,7 +12,7 @@ from protopinv.kernels import switched_on
 from protopinv.train.bank_pass import SolverSettings
 from protopinv.train.history import Ending, EpochReport, History, Observer
 from protopinv.train.optimizer import rate_factor
-from protopinv.train.rows import AnyRows
+from protopinv.train.rows import AnyRows, Rows
 from protopinv.train.state import Best, EpochChoice, Resumable, copied
 from protopinv.train.step import CapturedStep, Step, StepReport
 
@@ -28,30 +28,6 @@ class StopTraining(Exception):  # noqa: N818 - a wish, not an error
     """Raised between two steps to end a training there, with nothing half done."""
 
 
-def run_to_end(
-    step: Step,
-    rows: AnyRows,
-    *,
-    clock: Callable[[], float],
-    validation: AnyRows | None = None,
-    choice: EpochChoice | None = None,
-    observer: Observer | None = None,
-    epochs: int | None = None,
-) -> tuple[History, ...]:
-    """Train ``step.state`` in place, and return a history for each member.
-
-    ``epochs`` ends the training before its schedule does.
-
-    With early stopping what is left is the best state on ``validation``; with a ``choice`` the one
-    it has made; else the last one. After Ctrl-C it is the best so far: on ``validation``, by the
-    choice, or without either by training loss.
-    """
-    started = clock()
-    run = Run(step, rows, validation=validation, choice=choice, epochs=epochs)
-    run.advance(observer=observer)
-    return run.finish(seconds=lambda: clock() - started)
-
-
 @dataclass
 class _Epoch:
     """An epoch that has begun: the state before it, the order of its batches, losses so far."""
@@ -65,7 +41,9 @@ class _Epoch:
 class Run(Resumable):
     """One training: ``advance`` it to its end or only so far, then ``finish`` it.
 
-    With a ``choice`` some members hold rows out, and their loss on these chooses the epoch.
+    With early stopping it leaves the best state on ``validation``; with a ``choice`` the one that
+    this has made, as some members hold rows out; else the last one. After Ctrl-C it leaves the best
+    so far: on ``validation``, by the choice, or without either by training loss.
     """
 
     state_names = ("step", "best", "guard", "choice", "_rates", "_ending", "_is_over", "_order")
@@ -77,23 +55,21 @@ class Run(Resumable):
         *,
         validation: AnyRows | None = None,
         choice: EpochChoice | None = None,
-        epochs: int | None = None,
     ) -> None:
         self.step = step
-        self.n_epochs = step.config.max_epochs if epochs is None else epochs
-        self._ending: Ending = "finished" if epochs is None else "stopped early"
+        self.n_epochs = step.config.max_epochs
+        self._ending: Ending = "finished"
         self._is_over = self.is_stopped = False
         self.validation = validation
         self.choice = choice
         self._free = choice is not None and step.judges_for_free
-        if choice is not None:
-            self._holds = step.ranks.agree(*rows.holds)
-            self._held_rows = rows.by_holders()
+        self._held_rows = None if choice is None else rows.by_holders()
         # Where the pass that trains shows nothing of held-out rows, it need not look at them.
         self.rows = rows if self._free else rows.without_held()
-        self.runner: Any = step
-        if self.rows.batches_on_gpu(step.config.batch_size) and switched_on():
-            self.runner = CapturedStep(step, self.rows)
+        on_gpu = step.trained[0].is_cuda and step.ranks.size == 1 and switched_on()
+        # a graph holds a step of all rows, if these lie on the GPU, or of a mini-batch
+        whole = isinstance(rows, Rows) or rows.n_batches(step.config.batch_size) > 1
+        self.runner: Any = CapturedStep(step, self.rows) if on_gpu and whole else step
         self.best = Best(step.trained)
         self.guard = Guard(step, self.best)
         # numbers of every epoch that may still be on the device, one a member
@@ -215,7 +191,7 @@ class Run(Resumable):
 
     def _judged_by_folds(self) -> tuple[Tensor, Tensor]:
         """Score and loss of the state as it stands, on the rows that members hold out."""
-        if self.choice is None:
+        if self.choice is None or self._held_rows is None:
             raise AssertionError("no member holds rows out")
         self.choice.remember(self.step.best)
         score, loss = self.runner.evaluate(self._held_rows)
@@ -263,10 +239,7 @@ class Run(Resumable):
         fold_loss: list[list[float]] = []
         if self.choice is not None:
             for name in ("validation_score", "validation_loss"):
-                fold_loss = [
-                    [x for x, holds in zip(row, self._holds, strict=True) if holds]
-                    for row in columns.get(name, [])
-                ]
+                fold_loss = [row[self.choice.n_full :] for row in columns.get(name, [])]
                 columns[name] = [[sum(row) / len(row)] * self.step.n_members for row in fold_loss]
         n = min(len(columns.get("loss", [])), len(self._rates))
         best = self.best.epochs_on_host() if self.choice is None else epochs

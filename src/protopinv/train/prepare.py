@@ -119,7 +119,7 @@ def prepare(
     rows = training.resident()
     sample = training.first_rows(rows)
     judged = training.judged(rows) if n_full else judged
-    distortions = distortions_of(config, data.n_training, seed)
+    distortions = distortions_of(config, int(facts.counts[0]), seed)
     if distortions and isinstance(rows, Rows):
         views = [replace(view, distortion=distortion) for distortion in distortions]
         copies = [replace(training, view=each).at_once() for each in views]
@@ -135,11 +135,11 @@ def _unjudged(copy: Rows) -> Rows:
 
 def class_masses(data: Data) -> Float[Tensor, " g"] | None:
     """What the training rows of every class count; held-out rows are as many of each."""
-    if data.targets is None:
+    if data.survey.targets is None:
         return None
     shares = torch.ones(1, dtype=torch.float64)
-    if isinstance(data.objective, Classes) and isinstance(data.targets, LabelCounts):
-        shares = torch.from_numpy(data.targets.masses_of(data.objective.labels))
+    if isinstance(data.objective, Classes) and isinstance(data.survey.targets, LabelCounts):
+        shares = torch.from_numpy(data.survey.targets.masses_of(data.objective.labels))
     return shares / shares.sum() * float(data.survey.masses[0])
 
 
@@ -228,7 +228,7 @@ def fit_features(
     }
     against, diagonal = config.projection == "pls", config.projection == "none"
     n_features = data.source.n_features if front is None else front.n_outputs
-    is_wide = not diagonal and data.n_training < n_features
+    is_wide = not diagonal and data.survey.counts[0] < n_features
     if is_wide or not (front is None or isinstance(front, Stem)):
         X, targets, weight = sampled(data, device)
         X = behind_front(X, front)

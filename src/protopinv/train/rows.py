@@ -141,18 +141,9 @@ class AnyRows(ABC):
         """Rows that a mean is over: all there are, wherever they are."""
 
     @property
-    @abstractmethod
-    def holds(self) -> list[bool]:
-        """Which members leave rows out."""
-
-    @property
     def bytes_read(self) -> int:
         """Bytes read from files, by this rank so far."""
         return 0
-
-    @abstractmethod
-    def batches_on_gpu(self, size: int | None) -> bool:
-        """Whether batches of this size lie there whole, so that a graph can hold a step."""
 
     @abstractmethod
     def without_held(self) -> "AnyRows":
@@ -218,18 +209,9 @@ class Rows(AnyRows):
         return len(self.y) if self.total is None else self.total
 
     @property
-    def holds(self) -> list[bool]:
-        """Which members leave rows out."""
-        return [False] if self.held is None else (self.held.sum(1) > 0).tolist()
-
-    @property
     def tensors(self) -> dict[str, Tensor]:
         """All there are, under their names."""
         return {name: part for name, part in vars(self).items() if isinstance(part, Tensor)}
-
-    def batches_on_gpu(self, size: int | None) -> bool:  # noqa: ARG002
-        """Whether all of them lie there, and nowhere else."""
-        return self.X.is_cuda and self.total is None
 
     def without_held(self) -> "Rows":
         """Rows for a pass that does not judge held-out rows."""

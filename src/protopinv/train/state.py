@@ -162,7 +162,7 @@ class EpochChoice(Resumable):
     def __init__(
         self, tensors: Sequence[Tensor], n_full: int, max_epochs: int, steps_an_epoch: int = 1
     ) -> None:
-        self._n_full = n_full
+        self.n_full = n_full
         self._half = max(1, HALF // steps_an_epoch)
         least = max(LEAST_PATIENT_EPOCHS, math.ceil(LEAST_PATIENCE / steps_an_epoch))
         share = PATIENCE if steps_an_epoch == 1 else BATCH_PATIENCE
@@ -198,7 +198,7 @@ class EpochChoice(Resumable):
 
         A fold that was given up has none, and the others decide.
         """
-        folds = held_loss[self._n_full :]
+        folds = held_loss[self.n_full :]
         if self._on_gpu:
             self._losses.append(folds.nanmean())
         else:
