@@ -128,7 +128,7 @@ def _trained(call: Call, rows: Rows, settings: Settings) -> Trained:
         early_stopping=False,
         row_dtype="same",
     )
-    start = Start(bank, None, same, call.state.n_frozen)
+    start = Start(bank, call.state.n_frozen)
     prepared = Prepared(None, same, rows, rows)
     return train(prepared, call.state.objective, [config], settings.job, start)
 

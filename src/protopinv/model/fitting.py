@@ -152,8 +152,8 @@ def fit_rows(
     ):
         seconds = lambda: time.perf_counter() - started  # noqa: E731
         job = replace(job, observer=observer, workers=workers, seconds=seconds)
-        begin = None if start is None else Start(start.prototypes, start.front, start.features)
-        fitted = None if begin is None else (begin.front, begin.features)
+        begin = None if start is None else Start(start.prototypes)
+        fitted = None if start is None else (start.front, start.features)
         prepared = prepare(data, configs[0], job.device, seed=job.seed, fitted=fitted)
         if options.memory:
             n_components = prepared.features.n_components
