@@ -25,6 +25,10 @@ class SolverSettings:
     form: str
     precision: torch.dtype
 
+    def __str__(self) -> str:
+        method = "SVD" if self.form == "svd" else "Cholesky"
+        return f"{method} in {str(self.precision).removeprefix('torch.')}"
+
 
 class Penalty(NamedTuple):
     """What a penalty adds to the loss of every member, the errors of its solves, its gradient."""

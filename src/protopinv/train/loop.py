@@ -1,8 +1,7 @@
 """The only training loop, and the guard that watches its steps."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -28,14 +27,12 @@ class StopTraining(Exception):  # noqa: N818 - a wish, not an error
     """Raised between two steps to end a training there, with nothing half done."""
 
 
-@dataclass
-class _Epoch:
+class _Epoch(NamedTuple):
     """An epoch that has begun: the state before it, the order of its batches, losses so far."""
 
     before: tuple[Tensor, ...]
     order: Tensor
-    losses: list[Tensor] = field(default_factory=list)
-    factor: float = 0.0
+    losses: list[Tensor]
 
 
 class Run(Resumable):
@@ -134,13 +131,13 @@ class Run(Resumable):
             before = copied(step.best) if self.validation is None and due else ()
             if choice is not None and self._free and epoch > 0:
                 choice.remember(step.best)  # the next pass judges it
-            self._begun = _Epoch(before, self._order.get_state())
-        begun = self._begun
-        report: StepReport = self._pass_over_rows(epoch, begun)
+            self._begun = _Epoch(before, self._order.get_state(), [])
+        before = self._begun.before
+        report, factor = self._pass_over_rows(epoch, self._begun)
         self._begun = None
-        self._rates.append([peak * begun.factor for peak in step.optimizer.peak])
-        if begun.before:
-            self.best.offer(begun.before, -report.loss, report.loss, epoch)
+        self._rates.append([peak * factor for peak in step.optimizer.peak])
+        if before:
+            self.best.offer(before, -report.loss, report.loss, epoch)
         seen: tuple[Tensor, Tensor] | None = None
         if self.validation is not None:
             score, loss = seen = self.runner.evaluate(self.validation)
@@ -151,12 +148,13 @@ class Run(Resumable):
             seen = report.held
             choice.judge(seen[1])
         self._record(report.loss, seen)
+        held_score, held_loss = seen or (None, None)
         return EpochReport(
             epoch,
             self.n_epochs,
             report.loss,
-            None if seen is None else seen[0],
-            None if seen is None else seen[1],
+            held_score,
+            held_loss,
             step.state,
             n_rows=self.rows.n_total,
             bytes_read=self.rows.bytes_read,
@@ -164,30 +162,30 @@ class Run(Resumable):
             config=step.config,
         )
 
-    def _pass_over_rows(self, epoch: int, begun: _Epoch) -> StepReport:
-        """The report of the steps, with the mean loss of those taken."""
+    def _pass_over_rows(self, epoch: int, begun: _Epoch) -> tuple[StepReport, float]:
+        """The report of the steps, with the mean loss of those taken, and the last rate."""
         config = self.step.config
         per_epoch = self.rows.n_batches(config.batch_size)
         self._order.set_state(begun.order)
         done = len(begun.losses)
         batches = self.rows.batches(config.batch_size, self._order, skip=done)
         for index, batch in enumerate(batches, start=done):
-            begun.factor = rate_factor(
+            factor = rate_factor(
                 epoch * per_epoch + index,
                 total=config.max_epochs * per_epoch,
                 warmup=config.warmup_epochs * per_epoch,
                 schedule=config.schedule,
             )
-            report: StepReport = self.runner(batch, begun.factor)
+            report: StepReport = self.runner(batch, factor)
             begun.losses.append(report.loss)
             self.guard.steps += 1
             if self.guard.due():
                 self.guard.review()
             if self.after_step is not None and index < per_epoch - 1:
                 self.after_step(self)
-        if len(begun.losses) == 1:
-            return report
-        return StepReport(torch.stack(begun.losses).nanmean(0))
+        if len(begun.losses) > 1:
+            report = StepReport(torch.stack(begun.losses).nanmean(0))
+        return report, factor
 
     def _judged_by_folds(self) -> tuple[Tensor, Tensor]:
         """Score and loss of the state as it stands, on the rows that members hold out."""
@@ -261,11 +259,10 @@ class Run(Resumable):
 
     def dump(self) -> dict[str, Any]:
         """All that lives through a run and is the same on all ranks, under names."""
+        epoch = None if self._begun is None else self._begun._asdict()
+        if epoch is not None and epoch["losses"]:
+            epoch["losses"] = torch.stack(epoch["losses"])
         recorded = {name: torch.stack(rows) for name, rows in self._recorded.items()}
-        begun, epoch = self._begun, None
-        if begun is not None:
-            losses: Any = torch.stack(begun.losses) if begun.losses else []
-            epoch = {**vars(begun), "losses": losses}
         return {**super().dump(), "recorded": recorded, "epoch": epoch}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -274,7 +271,7 @@ class Run(Resumable):
         self._recorded = {name: list(rows) for name, rows in state["recorded"].items()}
         if (epoch := state["epoch"]) is not None:
             before, order = tuple(epoch["before"]), epoch["order"].cpu()
-            self._begun = _Epoch(before, order, list(epoch["losses"]), epoch["factor"])
+            self._begun = _Epoch(before, order, list(epoch["losses"]))
 
 
 class Guard(Resumable):
@@ -287,16 +284,16 @@ class Guard(Resumable):
     one entry a member.
     """
 
-    state_names = ("_n_fallbacks", "_judged", "rate_cuts", "given_up", "steps", "events")
+    state_names = ("_rung", "_judged", "rate_cuts", "given_up", "steps", "events")
 
     def __init__(self, step: Step, best: Best) -> None:
         self._step = step
         self._best = best
         first, exact = step.solver, torch.float64
-        # what to try after the first settings, in this order
+        # the settings to solve by, one after the other
         ladder = [first, SolverSettings(first.form, exact), SolverSettings("svd", exact)]
-        self._ladder = list(dict.fromkeys(ladder))[1:]
-        self._n_fallbacks = 0
+        self._ladder = list(dict.fromkeys(ladder))
+        self._rung = 0
         self._judged = [[0, 0] for _ in range(step.n_members)]
         self.rate_cuts = [0] * step.n_members
         self.given_up = [False] * step.n_members
@@ -314,33 +311,29 @@ class Guard(Resumable):
         steps = self.steps + ahead
         return steps < 4 or steps % (every or self._every) == 0
 
-    def count(self) -> list[tuple[int, int]]:
-        """Read the counters: failed solves and failed data passes of each since the last count."""
-        seen = self._step.failures.tolist()
-        new = [
-            (now[0] - before[0], now[1] - before[1])
-            for now, before in zip(seen, self._judged, strict=True)
-        ]
-        self._judged = seen
-        return new
+    def count(self) -> dict[int, bool]:
+        """Members with failures since the last count, and whether their solves failed."""
+        before, self._judged = self._judged, self._step.failures.tolist()
+        if before == self._judged:
+            return {}
+        pairs = enumerate(zip(before, self._judged, strict=True))
+        return {member: was[0] < now[0] for member, (was, now) in pairs if was != now}
 
     def review(self) -> None:
         """After new failures change something, or raise TrainingError when nothing is left."""
-        counted = self.count()
-        failed = [
-            (member, solves)
-            for member, (solves, data) in enumerate(counted)
-            if (solves or data) and not self.given_up[member]
-        ]
-        if any(solves for _, solves in failed) and self._n_fallbacks < len(self._ladder):
-            self._fall_back()
+        failed = {member: by for member, by in self.count().items() if not self.given_up[member]}
+        if any(failed.values()) and self._rung + 1 < len(self._ladder):
+            self._rung += 1
+            solver = self._ladder[self._rung]
+            self._step.solve_by(solver)
+            self.events.append(f"step {self.steps}: ill-conditioned solve, went on with {solver}")
             return
-        for member, solves in failed:
-            if solves:
+        for member, by_solves in failed.items():
+            if by_solves:
                 self._cut_rate(
                     member,
                     "The prototype matrices must be solvable. They stayed too ill-conditioned in "
-                    f"every form, up to {_name(self._step.solver)}",
+                    f"every form, up to {self._step.solver}",
                     "Raise ridge, lower lr, or set scaling='feature'.",
                 )
             else:
@@ -349,14 +342,7 @@ class Guard(Resumable):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from there, with the solver that the step had."""
         super().restore(state)
-        if self._n_fallbacks:
-            self._step.solve_by(self._ladder[self._n_fallbacks - 1])
-
-    def _fall_back(self) -> None:
-        self._step.solve_by(self._ladder[self._n_fallbacks])
-        self._n_fallbacks += 1
-        name = _name(self._step.solver)
-        self.events.append(f"step {self.steps}: ill-conditioned solve, went on with {name}")
+        self._step.solve_by(self._ladder[self._rung])
 
     def _cut_rate(self, member: int, complaint: str, advice: str) -> None:
         none_worked = self.skipped_steps[member] == self.steps
@@ -373,8 +359,3 @@ class Guard(Resumable):
         self._step.optimizer.restart(member, peak)
         whose = "the best bank" if self._step.n_members == 1 else f"the best bank {member}"
         self.events.append(f"step {self.steps}: step failed, back to {whose} with lr {peak:.3g}")
-
-
-def _name(solver: SolverSettings) -> str:
-    method = "SVD" if solver.form == "svd" else "Cholesky"
-    return f"{method} in {str(solver.precision).removeprefix('torch.')}"
