@@ -227,7 +227,11 @@ class Survey:
         return sample
 
     def add(self, other: "Survey") -> None:
-        """Count more rows, apart from their targets and samples."""
+        """Count more rows, apart from their samples."""
+        if self.targets is None:
+            self.targets = other.targets
+        elif other.targets is not None:
+            self.targets.merge(other.targets)
         self.counts += other.counts
         self.masses += other.masses
         self.fold_masses += other.fold_masses
@@ -262,7 +266,7 @@ def survey(
     or "diagonal", or "none" where moments are not asked for. ``against`` encodes targets for PLS,
     which needs to know them. Without ``features`` only targets are read.
     """
-    facts, samplers = Survey(), (Sampler(by_label=by_label), Sampler(by_label=False))
+    facts, samplers = Survey(targets), (Sampler(by_label=by_label), Sampler(by_label=False))
     for block, piece in pieces_of(source, ranks.share(source.blocks), features=features):
         y, mass = np.asarray(piece.y), mass_of(block, piece)
         if not source.in_memory:  # those were checked when they came
@@ -281,7 +285,7 @@ def survey(
             weighted, diagonal = facts.is_weighted, scatter == "diagonal"
             more = _moments(rows, places[0], against, weighted=weighted, diagonal=diagonal)
             facts.moments = merged_moments([facts.moments, *more])
-    facts.targets, facts.samples = targets, tuple(sampler.rows() for sampler in samplers)
+    facts.samples = tuple(sampler.rows() for sampler in samplers)
     facts = _merged(ranks.gather(facts), by_label=by_label)
     if facts.samples[0] is None:
         raise DataError(
@@ -308,9 +312,7 @@ def _merged(parts: Sequence[Survey], *, by_label: bool) -> Survey:
     """The facts of all ranks, the same on each."""
     if len(parts) == 1:
         return parts[0]
-    of_targets = [part.targets for part in parts if part.targets is not None]
-    total = Survey(of_targets[0].merge(of_targets) if of_targets else None)
-    samplers = Sampler(by_label=by_label), Sampler(by_label=False)
+    total, samplers = Survey(), (Sampler(by_label=by_label), Sampler(by_label=False))
     for part in parts:
         total.add(part)
         for sampler, rows in zip(samplers, part.samples, strict=True):

@@ -30,8 +30,8 @@ class Targets(ABC):
         """Add targets, what each counts, and where they come from."""
 
     @abstractmethod
-    def merge(self, others: Sequence[Self]) -> Self:
-        """Combine those of all ranks."""
+    def merge(self, other: Self) -> None:
+        """Add the statistics of other targets."""
 
     @abstractmethod
     def objective(self, some: Sequence[NDArray[Any]]) -> Objective:
@@ -64,26 +64,22 @@ class LabelCounts(Targets):
         if labels.dtype.kind == "O":
             labels = _of_one_kind(labels, where)
         sums: NDArray[Any] = np.bincount(codes, mass, len(labels))
-        self._join(labels[sums > 0], sums[sums > 0])
+        self._add_masses(labels[sums > 0], sums[sums > 0])
         if len(self.labels) > MOST_LABELS:
             raise DataError(
                 f"Classes must be few enough to count, at most {MOST_LABELS:,}. {where} and what "
                 "came before it hold more. If the target is a number, use ProtoPINVRegressor."
             )
 
-    def merge(self, others: Sequence["LabelCounts"]) -> "LabelCounts":
+    def merge(self, other: "LabelCounts") -> None:
         """Add up masses, label by label."""
-        total = self.fresh()
-        for other in others:
-            total._join(other.labels, other.mass)
-        return total
+        self._add_masses(other.labels, other.mass)
 
-    def _join(self, labels: NDArray[Any], mass: NDArray[Any]) -> None:
+    def _add_masses(self, labels: NDArray[Any], mass: NDArray[Any]) -> None:
         """Add labels, each of which occurs once."""
         if not len(self.labels):
             self.labels, self.mass = labels, mass
-            return
-        if len(labels):
+        elif len(labels):
             both = _joined(self.labels, labels)
             self.labels, codes = np.unique(both, return_inverse=True)
             self.mass = np.bincount(codes, np.concatenate([self.mass, mass]))
@@ -225,30 +221,26 @@ class NumberStats(Targets):
         total = float(mass.sum())
         if total == 0:
             return
-        mean = mass @ columns / total
+        counted, mean = columns[mass > 0], mass @ columns / total
         with np.errstate(over="ignore"):
             scatter = mass @ (columns - mean) ** 2
-        counted = columns[mass > 0]
-        part = self.fresh()
-        part.n, part.mass, part.mean, part.scatter = len(columns), total, mean, scatter
-        part.low, part.high = counted.min(axis=0), counted.max(axis=0)
-        vars(self).update(vars(self.merge([self, part])))
+        ends = counted.min(axis=0), counted.max(axis=0)
+        self._combine(len(columns), total, mean, scatter, *ends)
 
-    def merge(self, others: Sequence[Self]) -> Self:
+    def merge(self, other: Self) -> None:
+        """Add the statistics of other targets."""
+        if other.mass > 0:
+            ends = other.low, other.high
+            self._combine(other.n, other.mass, other.mean, other.scatter, *ends)
+
+    def _combine(self, n: int, mass: float, mean: Any, scatter: Any, low: Any, high: Any) -> None:
         """By the rule of Chan, Golub and LeVeque, as for the moments of features."""
-        total = self.fresh()
-        for part in others:
-            if part.mass == 0:
-                continue
-            mass, off = total.mass + part.mass, part.mean - total.mean
-            with np.errstate(over="ignore"):
-                between = off**2 * (total.mass * part.mass / mass)
-                total.scatter = total.scatter + part.scatter + between
-            total.mean = total.mean + off * part.mass / mass
-            total.n, total.mass = total.n + part.n, mass
-            total.low = np.minimum(total.low, part.low)
-            total.high = np.maximum(total.high, part.high)
-        return total
+        total, off = self.mass + mass, mean - self.mean
+        with np.errstate(over="ignore"):
+            self.scatter = self.scatter + scatter + off**2 * (self.mass * mass / total)
+        self.mean = self.mean + off * mass / total
+        self.n, self.mass = self.n + n, total
+        self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
 
     def objective(self, some: Sequence[NDArray[Any]]) -> Objective:
         """One number or several a row, scaled; raises DataError for those too large to square."""
