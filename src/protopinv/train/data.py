@@ -236,33 +236,19 @@ class StreamedRows(AnyRows):
         Which rows make a batch does not depend on who reads them: each rank gives those of its own
         blocks. What only the first ``skip`` batches need is not read.
         """
-        blocks, n = self.data.source.blocks, self.n_batches(size)
+        blocks, bounds = self.data.source.blocks, self._bounds(size)
         order = torch.randperm(len(blocks), generator=generator, device=generator.device).tolist()
-        # even, as ``tensor_split`` makes them
-        least, more = divmod(self.n_total, n)
-        bounds = list(accumulate([least + (number < more) for number in range(n)], initial=0))
         step = max(1, WINDOW_ROWS // size)
         starts = [*bounds[:-1:step], self.n_total]
         windows = self._windows([blocks[number] for number in order], starts[skip // step :])
         for number, (low, high) in enumerate(pairwise(starts)):
             shuffled = torch.randperm(high - low, generator=generator, device=generator.device)
-            if number < skip // step:
-                continue
-            places, rows = next(windows)
-            here = torch.full((high - low,), -1, dtype=torch.long)
-            here[places - low] = torch.arange(len(places))
-            here = here.to(shuffled.device)
-            inside = bounds[max(skip, number * step) : (number + 1) * step + 1]
-            for first, last in pairwise(inside):
-                batch = here[shuffled[first - low : last - low]]
-                # to look for rows of others would make a GPU's host wait
-                mine = batch if self.data.ranks.size == 1 else batch[batch >= 0]
-                yield replace(rows.taken(mine.to(rows.X.device)), total=last - first)
+            if number >= skip // step:
+                inside = bounds[max(skip, number * step) : (number + 1) * step + 1]
+                yield from next(windows).dealt(shuffled, [bound - low for bound in inside])
 
-    def _windows(
-        self, blocks: Sequence[Block], starts: Sequence[int]
-    ) -> Iterator[tuple[Tensor, Rows]]:
-        """For each stretch of the stream of rows this rank's part of it, and their places in it."""
+    def _windows(self, blocks: Sequence[Block], starts: Sequence[int]) -> Iterator[Rows]:
+        """For each stretch of the stream of rows this rank's part of it."""
         placed = self._placed(blocks, starts[0])
         pending: list[tuple[int, Rows]] = []
         for low, high in pairwise(starts):
@@ -271,9 +257,12 @@ class StreamedRows(AnyRows):
                     break
                 pending.append(part)
             pending, inside = _cut_at(pending, low, high)
-            places = [torch.arange(begin, begin + len(rows)) for begin, rows in inside]
-            joined = joined_rows([rows for _, rows in inside]) if inside else self._nothing()
-            yield torch.cat([torch.zeros(0, dtype=torch.long), *places]), joined
+            rows = joined_rows([part for _, part in inside]) if inside else self._nothing()
+            if self.data.ranks.size > 1:
+                places = [torch.arange(place, place + len(part)) - low for place, part in inside]
+                none = torch.zeros(0, dtype=torch.long)
+                rows = replace(rows, total=high - low, places=torch.cat([none, *places]))
+            yield rows
 
     def _placed(self, blocks: Sequence[Block], first: int) -> Iterator[tuple[int, Rows]]:
         """This rank's rows of a stream of blocks, and the place of the first of each piece in it.

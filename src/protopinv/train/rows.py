@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,11 @@ class AnyRows(ABC):
         """How many batches of at most this size there are."""
         return 1 if size is None else -(-self.n_total // size)
 
+    def _bounds(self, size: int) -> list[int]:
+        """Where batches begin, and where the last one ends."""
+        least, more = divmod(self.n_total, n := self.n_batches(size))
+        return list(accumulate([least + (number < more) for number in range(n)], initial=0))
+
     def batches(
         self, size: int | None, generator: Generator, *, skip: int = 0
     ) -> "Iterator[AnyRows]":
@@ -232,17 +238,21 @@ class Rows(AnyRows):
 
     def _shuffled(self, size: int, generator: Generator, skip: int) -> Iterator["Rows"]:
         order = torch.randperm(self.n_total, generator=generator, device=generator.device)
+        yield from self.dealt(order, self._bounds(size)[skip:])
+
+    def dealt(self, order: Int[Tensor, " total"], bounds: Sequence[int]) -> Iterator["Rows"]:
+        """Batches between these bounds of an order of all rows, as far as they are here."""
         order = order.to(self.X.device)
-        here = None
         if self.places is not None:
             here = torch.full_like(order, -1)
             here[self.places] = torch.arange(len(self), device=order.device)
-        for piece in order.tensor_split(self.n_batches(size))[skip:]:
-            if here is None:
-                yield self.taken(piece)
+            order = here[order]
+        for first, last in pairwise(bounds):
+            batch = order[first:last]
+            if self.places is None:  # to look for rows that are here would make a GPU's host wait
+                yield self.taken(batch)
             else:
-                own = here[piece]
-                yield replace(self.taken(own[own >= 0]), total=len(piece))
+                yield replace(self.taken(batch[batch >= 0]), total=last - first)
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Rows":
         """Rows whose tensors are changed, all in one way."""
