@@ -31,7 +31,6 @@ from protopinv.features import (
     fit_squash,
     fit_stem,
     fit_wide_feature_map,
-    measure_moments,
     moments_of_chunk,
 )
 from protopinv.objective import Classes, Objective
@@ -39,7 +38,6 @@ from protopinv.train.config import TrainConfig
 from protopinv.train.data import Data, StreamedRows
 from protopinv.train.resolve import FOLDS
 from protopinv.train.rows import (
-    PIECE_NUMBERS,
     AnyRows,
     Rows,
     View,
@@ -236,10 +234,7 @@ def fit_features(
         if is_wide:
             check_range(X.square().sum(0))
             return fit_wide_feature_map(X, Y, weight, **choices)
-        size = max(1, PIECE_NUMBERS // X.shape[1])
-        weights = [None] * -(-len(X) // size) if weight is None else weight.split(size)
-        chunks = zip(X.split(size), Y.split(size), weights, strict=True)
-        moments = measure_moments(chunks, diagonal=diagonal)
+        moments = moments_of_chunk(X, Y, weight, diagonal=diagonal)
     elif front is None and data.survey.moments is not None:
         moments = data.survey.moments
     else:
@@ -252,10 +247,7 @@ def _moments_of_all(
     data: Data, front: Front | None, against: bool, device: torch.device, *, diagonal: bool
 ) -> Moments:
     """Moments of all training rows behind a front, from another pass over them."""
-    chunks = (
-        (X, data.objective.for_projection(y) if against else X[:, :0], weight)
-        for X, y, weight in _rows_behind(data, front, device)
-    )
+    chunks = _chunks(data, front, against, device)
     own = merged_moments(moments_of_chunk(*chunk, diagonal=diagonal) for chunk in chunks)
     if data.ranks.size > 1:  # a rank may have no rows, and a GPU of another rank is not ours
         parts = data.ranks.gather(None if own is None else own.to("cpu"))
@@ -265,19 +257,24 @@ def _moments_of_all(
     return own
 
 
-def _rows_behind(data: Data, front: Front | None, device: torch.device) -> Iterator[Encoded]:
-    """This rank's training rows behind the front in float64, some at a time."""
+def _chunks(
+    data: Data, front: Front | None, against: bool, device: torch.device
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    """This rank's training rows behind the front, what to correlate them with, and weights."""
     width = data.source.n_features if front is None else front.n_outputs
     size = piece_rows(width + data.objective.n_outputs, front, device)
     for block, piece in pieces_of(data.source, data.ranks.share(data.source.blocks)):
         side = data.split.side(block, piece, held_out=False)
         numbers = np.arange(len(piece.y)) if side is None else side
         for chosen in np.array_split(numbers, -(-len(numbers) // size)) if len(numbers) else ():
-            X = rows_at(piece.X, chosen)
-            X = X if isinstance(X, Tensor) else as_tensor(X).to(device)
-            weight = None if piece.weight is None else piece.weight[chosen]
+            X, weight = rows_at(piece.X, chosen), None
+            if piece.weight is not None:
+                weight = piece.weight[chosen]
+            X = X if isinstance(X, Tensor) else as_tensor(X)
             rows = _encoded(data, X, np.asarray(piece.y)[chosen], weight, device)
-            yield rows._replace(X=behind_front(rows.X, front))
+            X = behind_front(rows.X, front)
+            Y = data.objective.for_projection(rows.targets) if against else X[:, :0]
+            yield X, Y, rows.weight
 
 
 def check_range(squares: Tensor) -> None:
