@@ -96,22 +96,15 @@ class Optimizer(Resumable):
         ``None`` skips nobody. On a GPU the decision stays on the device.
         """
         mine = {place: G for place in self._moments if (G := gradients[place]) is not None}
-        if isinstance(self._factor, Tensor):
-            skipped = torch.zeros_like(self._steps, dtype=torch.bool) if skip is None else skip
-            self._steps.add_(~skipped)
-            works = [
-                partial(self._update, place, G, skipped, self._factor) for place, G in mine.items()
-            ]
-            side_by_side(works, self._steps.device)
-        elif self._alike and skip is None:
+        if self._alike and skip is None and not isinstance(self._factor, Tensor):
             self._steps += 1
-            self._fused(mine, None)
-        else:
-            self._alike = False
-            for member in range(len(self._steps)):
-                if skip is None or not skip[member]:
-                    self._steps[member] += 1
-                    self._fused(mine, member)
+            self._fused(mine)
+            return
+        self._alike = False
+        skipped = torch.zeros_like(self._steps, dtype=torch.bool) if skip is None else skip
+        self._steps.add_(~skipped)
+        works = [partial(self._update, place, G, skipped) for place, G in mine.items()]
+        side_by_side(works, self._steps.device)
 
     def restart(self, member: int, peak: float) -> None:
         """Forget all momenta of a member, and continue with another peak rate."""
@@ -137,30 +130,21 @@ class Optimizer(Resumable):
             (peak * group.ratio, torch.full_like(peak, group.decay)) for group in self._group_of
         ]
 
-    def _fused(self, gradients: Mapping[int, Tensor], member: int | None) -> None:
-        """Torch's fused update, of all members at once or of one of them."""
-        at = member or 0
+    def _fused(self, gradients: Mapping[int, Tensor]) -> None:
+        """Torch's fused update of all members, which have taken the same steps."""
         alike: dict[tuple[float, float], list[int]] = {}
         for place in gradients:
             group = self._group_of[place]
             alike.setdefault((group.decay, group.ratio), []).append(place)
         for (decay, ratio), places in alike.items():
-            parts = [
-                (self.tensors[place], gradients[place].contiguous(), *self._moments[place])
-                for place in places
-            ]
-            tensors, slopes, means, squares = (
-                list(each) if member is None else [tensor[member] for tensor in each]
-                for each in zip(*parts, strict=True)
-            )
             torch._fused_adamw_(
-                tensors,
-                slopes,
-                means,
-                squares,
+                [self.tensors[place] for place in places],
+                [gradients[place].contiguous() for place in places],
+                [self._moments[place][0] for place in places],
+                [self._moments[place][1] for place in places],
                 [],
-                [self._steps[at]] * len(places),
-                lr=self.peak[at] * ratio * float(self._factor),
+                [self._steps[0]] * len(places),
+                lr=self.peak[0] * ratio * float(self._factor),
                 beta1=BETAS[0],
                 beta2=BETAS[1],
                 weight_decay=decay,
@@ -169,13 +153,11 @@ class Optimizer(Resumable):
                 maximize=False,
             )
 
-    def _update(
-        self, place: int, gradient: Tensor, skip: Bool[Tensor, " m"], factor: Tensor
-    ) -> None:
-        """The update of one tensor on a GPU, which asks nothing of the host."""
+    def _update(self, place: int, gradient: Tensor, skip: Bool[Tensor, " m"]) -> None:
+        """The update of one tensor, which asks nothing of a GPU's host."""
         tensor, (mean, square) = self.tensors[place], self._moments[place]
-        rates, decays = self._rates[place]
-        if usable(tensor) and tensor.dtype == torch.float32:
+        (rates, decays), factor = self._rates[place], self._factor
+        if isinstance(factor, Tensor) and usable(tensor) and tensor.dtype == torch.float32:
             from protopinv.kernels.adam import adam_update
 
             adam_update(
