@@ -22,7 +22,6 @@ from protopinv.train.history import Observer
 from protopinv.train.targets import (
     LabelColumns,
     LabelCounts,
-    ListedLabels,
     Targets,
     check_class_weight,
 )
@@ -129,7 +128,7 @@ class ProtoPINVClassifier(ClassifierMixin, ProtoPINV):
             raise DataError(
                 "classes lists the classes of one class a row. y has several labels. Leave it out."
             )
-        return ListedLabels(self._listed_classes(classes))
+        return LabelCounts(np.unique(self._listed_classes(classes)))
 
     def _listed_classes(self, classes: Any) -> Any:
         return None if classes is None else plain_labels(np.asarray(classes).ravel())

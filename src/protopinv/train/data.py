@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
+from protopinv.errors import ConfigError
 from protopinv.objective import Classes, Objective
 from protopinv.rows import Block, MemoryRows, Piece, RowSource, WeightedRows
 from protopinv.rows.cache import AHEAD
@@ -41,7 +42,6 @@ from protopinv.train.targets import (
     ClassWeights,
     LabelCounts,
     Targets,
-    check_class_weight,
     class_factors,
 )
 
@@ -111,7 +111,11 @@ def data_in_memory(
 
 def with_class_weight(rows: RowSource, class_weight: Any) -> tuple[RowSource, ClassWeights]:
     """Rows whose weights are multiplied by those of their classes, and these."""
-    check_class_weight(class_weight, is_column=rows.is_column)
+    if not rows.is_column:
+        raise ConfigError(
+            "class_weight goes with one class a row. There are several labels a row. Use "
+            "sample_weight, or a column of weights."
+        )
     counts = LabelCounts()
     for block, piece in pieces_of(rows, rows.blocks, features=False):
         mass = np.ones(len(piece.y)) if piece.weight is None else piece.weight

@@ -56,7 +56,7 @@ STEM_ROWS = 5_000
 FOR_NOISE, FOR_COPIES, FOR_FRONT, FOR_RANKS = 1, 2, 3, 1_000
 
 
-class Encoded(NamedTuple):
+class Some(NamedTuple):
     """Rows as they came, encoded targets, and what each row counts (None: once each)."""
 
     X: Tensor
@@ -173,7 +173,7 @@ def distortions_of(config: TrainConfig, n: int, seed: int) -> list[Distortion]:
     ]
 
 
-def fit_front(some: Encoded, config: TrainConfig, seed: int) -> Front | None:
+def fit_front(some: Some, config: TrainConfig, seed: int) -> Front | None:
     """A stem, or a tail transform (None where no column has heavy tails), fitted to a sample."""
     if config.stem == "none":
         fit = fit_clip if config.scaling == "clip" else fit_squash
@@ -193,7 +193,7 @@ def fit_front(some: Encoded, config: TrainConfig, seed: int) -> Front | None:
     )
 
 
-def sampled(data: Data, device: torch.device) -> Encoded:
+def sampled(data: Data, device: torch.device) -> Some:
     """A uniform sample of the rows to train on."""
     sample = data.survey.sample.lowest(SAMPLE_ROWS)
     weight = sample.weight if data.survey.is_weighted else None
@@ -202,13 +202,13 @@ def sampled(data: Data, device: torch.device) -> Encoded:
 
 def _encoded(
     data: Data, X: Tensor, y: Any, weight: NDArray[np.float64] | None, device: torch.device
-) -> Encoded:
+) -> Some:
     """Rows on a device; weights have a mean of about one, so that no sum of them overflows."""
     targets = torch.from_numpy(np.ascontiguousarray(data.objective.encode(np.asarray(y))))
     if weight is not None:
         weight = weight / (data.survey.masses.sum() / data.survey.counts.sum())
     mass = None if weight is None else torch.from_numpy(weight).to(device)
-    return Encoded(X.to(device), targets.to(device), mass)
+    return Some(X.to(device), targets.to(device), mass)
 
 
 def fit_features(

@@ -41,17 +41,25 @@ class Targets(ABC):
     def encoded(self) -> Encoded:
         """How targets become the columns that target encoding averages."""
 
+    @abstractmethod
     def fresh(self) -> Self:
-        """Statistics of the same kind that have seen nothing."""
-        return type(self)()
+        """Statistics with the same settings that have seen nothing."""
 
 
 class LabelCounts(Targets):
-    """Every label that occurs, sorted, and the mass of its rows."""
+    """Every label that occurs, sorted, and the mass of its rows.
 
-    def __init__(self) -> None:
+    ``listed`` are all that there may be, if a user lists them.
+    """
+
+    def __init__(self, listed: NDArray[Any] | None = None) -> None:
+        self.listed = listed
         self.labels: NDArray[Any] = np.empty(0, dtype=object)
         self.mass: NDArray[Any] = np.empty(0)
+
+    def fresh(self) -> "LabelCounts":
+        """Counts with this list, before any labels."""
+        return LabelCounts(self.listed)
 
     def add(self, y: NDArray[Any], mass: NDArray[np.float64], where: str) -> None:
         """Count labels of one kind; one of which no row counts is none."""
@@ -92,30 +100,9 @@ class LabelCounts(Targets):
         return np.where(self.labels[places] == labels, self.mass[places], 0.0)
 
     def objective(self, some: Sequence[NDArray[Any]] = ()) -> Classes:  # noqa: ARG002
-        """One class a row; raises DataError for fewer than two."""
-        return classes_of(self.labels)
-
-    def encoded(self) -> Encoded:
-        """A column for each class, or for the second of two."""
-        objective = self.objective()
-        first = int(objective.n_outputs == 2)
-        eye = np.eye(objective.n_outputs)[:, first:]
-        return lambda y: eye[objective.encode(y)], label_names(objective)[first:]
-
-
-class ListedLabels(LabelCounts):
-    """Labels of which a user lists all there may be."""
-
-    def __init__(self, listed: NDArray[Any]) -> None:
-        super().__init__()
-        self.listed = np.unique(listed)
-
-    def fresh(self) -> "ListedLabels":
-        """Statistics with this list, before any labels."""
-        return ListedLabels(self.listed)
-
-    def objective(self, some: Sequence[NDArray[Any]] = ()) -> Classes:  # noqa: ARG002
-        """All that are listed; raises DataError for a label that is not."""
+        """One class a row; raises DataError for fewer than two, and for one that is not listed."""
+        if self.listed is None:
+            return classes_of(self.labels)
         unlisted = np.setdiff1d(self.labels, self.listed)
         if len(unlisted):
             raise DataError(
@@ -123,6 +110,13 @@ class ListedLabels(LabelCounts):
                 f"{few(unlisted.tolist())} too. Add these to classes, or leave it out."
             )
         return classes_of(self.listed)
+
+    def encoded(self) -> Encoded:
+        """A column for each class, or for the second of two."""
+        objective = self.objective()
+        first = int(objective.n_outputs == 2)
+        eye = np.eye(objective.n_outputs)[:, first:]
+        return lambda y: eye[objective.encode(y)], label_names(objective)[first:]
 
 
 def _of_one_kind(labels: NDArray[Any], where: str) -> NDArray[Any]:
@@ -173,18 +167,16 @@ def _joined(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
 
 
 def classes_of(labels: NDArray[Any]) -> Classes:
-    """The objective of these classes, sorted; raises DataError for fewer than two."""
+    """The objective of these classes, sorted; raises DataError for fewer than two.
+
+    Strings of a fixed width become no wider than the longest of them.
+    """
     if len(labels) < 2:
         raise DataError(
             "A classifier needs at least two classes. y holds only one class: "
             f"{labels[:1].tolist()[0]!r}. Check the target, or use a constant."
         )
-    return Classes(narrowed(labels))
-
-
-def narrowed(labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels; strings of a fixed width no wider than the longest of them."""
-    return np.array(labels.tolist()) if labels.dtype.kind == "U" else labels
+    return Classes(np.array(labels.tolist()) if labels.dtype.kind == "U" else labels)
 
 
 def label_names(objective: Objective) -> list[str]:
@@ -356,7 +348,6 @@ def class_factors(
     if isinstance(class_weight, str) and class_weight == "balanced":
         even: NDArray[np.float64] = mass.sum() / (len(mass) * mass)
         return even
-    check_class_weight(class_weight)
     names = labels.tolist()
     for label, number in class_weight.items():
         if label not in names:
@@ -373,16 +364,11 @@ def class_factors(
     return np.array([float(class_weight.get(label, 1.0)) for label in names])
 
 
-def check_class_weight(class_weight: Any, *, is_column: bool = True) -> None:
-    """Raise ConfigError for what is neither "balanced" nor a dict, or for several labels a row."""
+def check_class_weight(class_weight: Any) -> None:
+    """Raise ConfigError for what is neither "balanced" nor a dict."""
     balanced = isinstance(class_weight, str) and class_weight == "balanced"
     if not balanced and not isinstance(class_weight, dict):
         raise ConfigError(
             "class_weight must be None, 'balanced' or a dict of numbers by class. Got "
             f"{class_weight!r}. Change it, or leave it at None."
-        )
-    if not is_column:
-        raise ConfigError(
-            "class_weight goes with one class a row. There are several labels a row. Use "
-            "sample_weight, or a column of weights."
         )
