@@ -17,7 +17,7 @@ from protopinv.rows import arrays as arrays_module
 from protopinv.train import data as data_module
 from protopinv.train import survey as survey_module
 from protopinv.train.data import Data, StreamedRows
-from protopinv.train.ranks import ALONE
+from protopinv.train.machine import ALONE
 from protopinv.train.survey import Sample, Sampler, Split, survey
 from protopinv.train.targets import LabelCounts
 

@@ -9,7 +9,7 @@ from typing import Any
 from protopinv.errors import CallbackWarning, ConfigError
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import EpochReport, Observer
-from protopinv.train.ranks import is_first
+from protopinv.train.machine import is_first
 
 
 @dataclass(frozen=True)

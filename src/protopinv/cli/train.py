@@ -94,8 +94,7 @@ def train(
     from protopinv.data import load_data
     from protopinv.files import require_ending, require_file
     from protopinv.train.config import TrainConfig
-    from protopinv.train.machine import resolve_device
-    from protopinv.train.ranks import is_first
+    from protopinv.train.machine import is_first, resolve_device
 
     require_ending(output, "a model file")
     require_file(output)
@@ -211,7 +210,7 @@ def _source(
     from protopinv.errors import DataError
     from protopinv.files import is_file, is_folder
     from protopinv.rows import open_rows, source
-    from protopinv.train.ranks import expected
+    from protopinv.train.machine import expected
 
     path = Path(data)
     if data in NAMED or not (is_file(path) or is_folder(path)):

@@ -34,9 +34,16 @@ from protopinv.train.checkpoint import Checkpoints, Every
 from protopinv.train.config import TrainConfig
 from protopinv.train.data import Data, data_in_memory, with_class_weight
 from protopinv.train.history import progress
-from protopinv.train.machine import one_thread, threads_for
+from protopinv.train.machine import (
+    ALONE,
+    Ranks,
+    join,
+    local_device,
+    one_thread,
+    own_number,
+    threads_for,
+)
 from protopinv.train.prepare import Prepared, noise_generator, prepare
-from protopinv.train.ranks import ALONE, Ranks, join, local_device, own_number
 from protopinv.train.resolve import (
     FEW_COLUMNS,
     UNIT_ROWS,

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -24,7 +23,7 @@ from protopinv.errors import CheckpointError, CheckpointWarning, ConfigError, Ou
 from protopinv.files import replacing, require_file
 from protopinv.plain import differences, shortened
 from protopinv.train.loop import Run
-from protopinv.train.ranks import ALONE, Ranks
+from protopinv.train.machine import ALONE, Ranks
 
 FORMAT = 4
 # Where the checksum stands in the header; it counts as zeros when it is made.
@@ -83,9 +82,18 @@ class Checkpoints:
     _trouble: str = ""
 
     def saved_seed(self) -> int | None:
-        """The seed of the training to resume, if there is one."""
-        if not self._saved and self.resume:
-            self._saved = self._read_by_first()
+        """The seed of the training to resume, if there is one; the first rank reads for all."""
+        if self.resume and not self._saved:
+            state: dict[str, Any] | Exception = {}
+            if self.ranks.is_first:
+                try:
+                    state, self._is_whole = read(self.path)
+                except CheckpointError as error:
+                    state = error
+            (state, *_) = self.ranks.gather(state)
+            if isinstance(state, Exception):
+                raise state
+            self._saved = state
         return int(self._saved["seed"]) if self._saved else None
 
     def begin(self, fingerprint: dict[str, Any], seed: int, *, keep_seed: bool) -> None:
@@ -107,7 +115,7 @@ class Checkpoints:
         state = self._saved.get("runs", {}).get(str(number))
         if state is not None:
             device, augment = run.step.trained[0].device, run.step.augment
-            state = _mapped(state, lambda leaf, _: _on(leaf, device))
+            state = _mapped(state, lambda x, _: x.to(device) if isinstance(x, Tensor) else x)
             run.restore(state)
             own = state["ranks"].get(str(self.ranks.number))
             if own and augment is not None and len(state["ranks"]) == self.ranks.size:
@@ -183,19 +191,6 @@ class Checkpoints:
                 ),
                 stacklevel=2,
             )
-
-    def _read_by_first(self) -> dict[str, Any]:
-        """The state that the first rank reads, for all ranks."""
-        state: dict[str, Any] | Exception = {}
-        if self.ranks.is_first:
-            try:
-                state, self._is_whole = read(self.path)
-            except CheckpointError as error:
-                state = error
-        (first, *_) = self.ranks.gather(state)
-        if isinstance(first, Exception):
-            raise first
-        return first
 
 
 def previous(path: Path) -> Path:
@@ -308,10 +303,6 @@ def _mapped(value: Any, change: Callable[[Any, str], Any], name: str = "") -> An
     if isinstance(value, list | tuple):
         return [_mapped(each, change, f"{name}.{i}") for i, each in enumerate(value)]
     return change(value, name)
-
-
-def _on(leaf: Any, device: torch.device) -> Any:
-    return leaf.to(device) if isinstance(leaf, Tensor) else leaf
 
 
 def _require_same(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> None:

@@ -251,11 +251,6 @@ class TrainConfig:
         return self.scaling in TAIL_COMPRESSION
 
     @property
-    def has_front(self) -> bool:
-        """Whether a stem or a tail transform comes before the affine map of the features."""
-        return self.stem != "none" or self.compresses_tails
-
-    @property
     def architecture(self) -> "Architecture":
         """What a bank needs to become weights."""
         from protopinv.network import Architecture

@@ -15,7 +15,7 @@ from protopinv.errors import ConfigError
 from protopinv.objective import Classes, Objective
 from protopinv.rows import Block, MemoryRows, Piece, RowSource, WeightedRows
 from protopinv.rows.cache import AHEAD
-from protopinv.train.ranks import ALONE, Ranks
+from protopinv.train.machine import ALONE, Ranks
 from protopinv.train.resolve import FOLDS
 from protopinv.train.rows import (
     CPU_CHUNK_MOST,

@@ -19,8 +19,8 @@ from torch import Tensor
 from protopinv.kernels import usable
 from protopinv.kernels.streams import side_by_side
 from protopinv.objective import Objective, Outputs
+from protopinv.train.machine import ALONE, Ranks
 from protopinv.train.products import Layer, WideLayer, as_layers, put_sum
-from protopinv.train.ranks import ALONE, Ranks
 from protopinv.train.rows import AnyRows, Rows
 
 # More than these do not fit the kernel for the last layer.

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from protopinv.errors import GuardWarning, InterruptedWarning
 from protopinv.train.config import TrainConfig
-from protopinv.train.ranks import expected, own_number
+from protopinv.train.machine import expected, own_number
 
 # One number an epoch each, and one for each bank or fold.
 COLUMNS = ("loss", "lr", "validation_score", "validation_loss")

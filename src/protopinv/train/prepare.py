@@ -98,7 +98,8 @@ def prepare(
     """
     data = data.placed(device)
     if fitted is None:
-        front = fit_front(sampled(data, device), config, seed) if config.has_front else None
+        has_front = config.stem != "none" or config.compresses_tails
+        front = fit_front(sampled(data, device), config, seed) if has_front else None
         features = fit_features(data, front, config, device)
     else:
         front = None if fitted[0] is None else fitted[0].to(device)
@@ -121,14 +122,11 @@ def prepare(
     if distortions and isinstance(rows, Rows):
         views = [replace(view, distortion=distortion) for distortion in distortions]
         copies = [replace(training, view=each).at_once() for each in views]
-        rows = joined_rows([rows, *map(_unjudged, copies)])
+        n, rows = len(rows), joined_rows([rows, *copies])
+        if rows.held is not None:
+            rows.held[:, n:] = 0  # no fold is judged by copies of images
     masses = class_masses(data)
     return Prepared(front, features, rows, sample, validation, judged, masses, n_full)
-
-
-def _unjudged(copy: Rows) -> Rows:
-    """Copies of images, by which no fold is judged."""
-    return copy if copy.held is None else replace(copy, held=torch.zeros_like(copy.held))
 
 
 def class_masses(data: Data) -> Float[Tensor, " g"] | None:

@@ -19,8 +19,8 @@ from protopinv.objective import Objective, Outputs
 from protopinv.train.bank_pass import BankPass, Penalty, SolverSettings
 from protopinv.train.config import TrainConfig
 from protopinv.train.data_pass import Buffers, data_pass, outputs_by_chunk, score_and_loss
+from protopinv.train.machine import ALONE, Ranks
 from protopinv.train.optimizer import OPTIMIZERS, ParameterGroup
-from protopinv.train.ranks import ALONE, Ranks
 from protopinv.train.rows import AnyRows, Augment, Rows, chunk_rows
 from protopinv.train.state import Average, Resumable, copied, put_back
 
@@ -95,10 +95,10 @@ class Step(Resumable, ABC):
         self.failures = torch.zeros(self.n_members, 2, dtype=torch.long, device=first.device)
         self.solver = SolverSettings(config.solver, first.dtype)
         self.average = Average(self.trained, config.averaging) if config.averaging else None
-        # Some options of a bank have a derivative that is left to autograd.
-        self._needs_graph = bool(
-            config.normalize_inputs or config.temperature or config.condition_penalty
-        )
+        # Nothing is recorded for a derivative, and less asked about every tensor where it can be:
+        # some options of a bank have a derivative that is left to autograd.
+        by_autograd = config.normalize_inputs or config.temperature or config.condition_penalty
+        self._without_graph: Any = torch.no_grad if by_autograd else torch.inference_mode
         # What was solved to look at the state, until the state changes.
         self._pending: Any = None
 
@@ -166,10 +166,6 @@ class Step(Resumable, ABC):
             if self.average is not None:
                 self.average.update(self.trained)
             return StepReport(loss, passed.held)
-
-    def _without_graph(self) -> Any:
-        """Nothing in here is recorded for a derivative, and less asked about every tensor."""
-        return torch.no_grad() if self._needs_graph else torch.inference_mode()
 
     def _checked(
         self, loss: Float[Tensor, " m"], error: Float[Tensor, "m layers"], gradients: list[Tensor]

@@ -17,7 +17,7 @@ from protopinv.errors import DataError
 from protopinv.features import Moments, moments_of_chunk
 from protopinv.rows import Block, Piece, RowSource, ahead, file_keys, keys_of
 from protopinv.rows.cache import AHEAD
-from protopinv.train.ranks import Ranks
+from protopinv.train.machine import Ranks
 from protopinv.train.resolve import FOLDS
 from protopinv.train.rows import as_tensor
 from protopinv.train.targets import Targets

@@ -17,9 +17,8 @@ from protopinv.train.checkpoint import Checkpoints
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import Ending, EpochReport, History, Observer, mean_history
 from protopinv.train.loop import Run, StopTraining
-from protopinv.train.machine import control_c, set_own_threads
+from protopinv.train.machine import ALONE, Ranks, control_c, set_own_threads
 from protopinv.train.prepare import Prepared, first_banks, noise_generator
-from protopinv.train.ranks import ALONE, Ranks
 from protopinv.train.resolve import FOLDS
 from protopinv.train.rows import AnyRows, Rows
 from protopinv.train.state import EpochChoice
