@@ -187,9 +187,8 @@ class StreamedRows(AnyRows):
         """Of all these rows those by which a network is calibrated: all in memory, or a sample."""
         if self.data.source.in_memory and isinstance(rows, Rows):
             return rows
-        return self.of_sample(
-            self.data.survey.sample_of(held_out=self.held_out).lowest(SAMPLE_ROWS)
-        )
+        sample: Sample = self.data.survey.samples[int(self.held_out)]
+        return self.of_sample(sample.lowest(SAMPLE_ROWS))
 
     def first_rows(self, rows: AnyRows) -> Rows:
         """Of all these rows those from which banks start: some, and some of each class."""

@@ -149,26 +149,20 @@ def data_pass(
     return Passed(loss, gradients, (held[0], held[1]) if held else None)
 
 
+@dataclass
 class _Chunk:
-    """One chunk of rows: forward, head, backward."""
+    """One chunk of rows: forward, head, backward.
 
-    def __init__(
-        self,
-        rows: Rows,
-        layers: Sequence[Layer],
-        activation: str,
-        gradients: Sequence[Tensor],
-        buffers: Buffers,
-    ) -> None:
-        self._rows = rows
-        self._layers = layers
-        self._activation = activation
-        self._act = IN_PLACE[activation]
-        self._gradients = gradients
-        self._buffers = buffers
-        # what each layer is given, and what each activation is
-        self._inputs: list[Tensor] = [rows.X]
-        self._before: list[Tensor] = []
+    ``inputs`` are what each layer is given, and ``before`` what each activation is.
+    """
+
+    rows: Rows
+    layers: Sequence[Layer]
+    activation: str
+    gradients: Sequence[Tensor]
+    buffers: Buffers
+    inputs: list[Tensor] = field(default_factory=list)
+    before: list[Tensor] = field(default_factory=list)
 
     def __call__(self, objective: Objective, scale: float) -> list[Tensor]:
         """``scale`` times the loss, and where rows are held out the score and loss of these."""
@@ -177,35 +171,36 @@ class _Chunk:
         if by_kernel:
             return self._head_by_kernel(objective, scale)
         G, values = self._head(objective, scale)
-        put_sum(self._gradients[-1][:, 0], G)
-        self._backward(len(self._layers) - 1, G)
+        put_sum(self.gradients[-1][:, 0], G)
+        self._backward(len(self.layers) - 1, G)
         return values
 
     def _forward(self, *, last_activation: bool) -> None:
         """Through all layers but the last."""
-        n, top = len(self._rows), len(self._layers) - 1
-        for depth, layer in enumerate(self._layers[:-1]):
-            X = self._inputs[-1]
+        n, top, act = len(self.rows), len(self.layers) - 1, IN_PLACE[self.activation]
+        self.inputs = [self.rows.X]
+        for depth, layer in enumerate(self.layers[:-1]):
+            X = self.inputs[-1]
             at_once = None
-            if self._activation == "relu" and isinstance(layer, WideLayer):
+            if self.activation == "relu" and isinstance(layer, WideLayer):
                 at_once = layer.rectified(X)
             if at_once is not None:
-                self._before.append(at_once)
-                self._inputs.append(at_once)
+                self.before.append(at_once)
+                self.inputs.append(at_once)
                 continue
             like = (depth, layer.like, n, layer.width)
-            Z = layer(X, partial(self._buffers.take, "before", *like))
-            self._before.append(Z)
+            Z = layer(X, partial(self.buffers.take, "before", *like))
+            self.before.append(Z)
             if depth == top - 1 and not last_activation:
                 return
-            A = Z if self._act.from_output else self._buffers.take("behind", *like)
-            self._act.forward(Z, A)
-            self._inputs.append(A)
+            A = Z if act.from_output else self.buffers.take("behind", *like)
+            act.forward(Z, A)
+            self.inputs.append(A)
 
     def _head(self, objective: Objective, scale: float) -> tuple[Tensor, list[Tensor]]:
         """The gradient in the outputs, and the sums that go with it."""
-        rows, W = self._rows, self._gradients[-1]
-        outputs = self._layers[-1].outputs(self._inputs[-1])
+        rows, W = self.rows, self.gradients[-1]
+        outputs = self.layers[-1].outputs(self.inputs[-1])
         lying = outputs.to(W.dtype)
         judged = objective.judge(lying, rows.y)
         G = judged.gradient
@@ -224,29 +219,29 @@ class _Chunk:
 
     def _backward(self, top: int, G: Tensor) -> None:
         """From the gradient behind layer ``top`` down to the first."""
-        n = len(self._rows)
+        n, act = len(self.rows), IN_PLACE[self.activation]
         for depth in range(top, -1, -1):
-            layer, total = self._layers[depth], self._gradients[depth]
-            layer.put_gradient(total[:, 1:], self._inputs[depth], G)
+            layer, total = self.layers[depth], self.gradients[depth]
+            layer.put_gradient(total[:, 1:], self.inputs[depth], G)
             if depth > 0:
-                below = self._layers[depth - 1]
-                room = partial(self._buffers.take, "back", depth, below.like, n, below.width)
+                below = self.layers[depth - 1]
+                room = partial(self.buffers.take, "back", depth, below.like, n, below.width)
                 G = layer.back(G, room)
-                self._act.backward(G, self._before[depth - 1])
-                put_sum(self._gradients[depth - 1][:, 0], G)
+                act.backward(G, self.before[depth - 1])
+                put_sum(self.gradients[depth - 1][:, 0], G)
 
     def _head_by_kernel(self, objective: Any, scale: float) -> list[Tensor]:
         """Head and last layer in one kernel, beside the way back through the others."""
         from protopinv.kernels.head import last_layer
 
-        top, Z = len(self._layers) - 1, self._before[-1]
-        dW, dz = self._gradients[top], self._gradients[top - 1][:, 0]
+        top, Z = len(self.layers) - 1, self.before[-1]
+        dW, dz = self.gradients[top], self.gradients[top - 1][:, 0]
         last = last_layer(
             Z,
-            self._layers[-1].like.view(dW.shape),
-            self._rows.y,
-            self._rows.weight,
-            self._activation,
+            self.layers[-1].like.view(dW.shape),
+            self.rows.y,
+            self.rows.weight,
+            self.activation,
             smoothing=objective.label_smoothing,
             scale=scale,
         )
@@ -259,10 +254,10 @@ class _Chunk:
 
         In float32 it must be few enough units.
         """
-        rows, gradients = self._rows, self._gradients
-        if objective.kernel != "softmax" or len(self._layers) < 2 or not usable(rows.X):
+        rows, gradients = self.rows, self.gradients
+        if objective.kernel != "softmax" or len(self.layers) < 2 or not usable(rows.X):
             return False
-        is_small = len(rows) * self._layers[-2].width <= MOST_EXACT_UNITS
+        is_small = len(rows) * self.layers[-2].width <= MOST_EXACT_UNITS
         return (
             (rows.X.dtype == torch.bfloat16 or (rows.X.dtype == torch.float32 and is_small))
             and rows.y.ndim == 1

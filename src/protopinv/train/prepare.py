@@ -31,6 +31,7 @@ from protopinv.features import (
     fit_squash,
     fit_stem,
     fit_wide_feature_map,
+    merged_moments,
     moments_of_chunk,
 )
 from protopinv.objective import Classes, Objective
@@ -47,7 +48,7 @@ from protopinv.train.rows import (
     piece_rows,
     rows_at,
 )
-from protopinv.train.survey import SAMPLE_ROWS, merged_moments, pieces_of
+from protopinv.train.survey import SAMPLE_ROWS, pieces_of
 from protopinv.train.targets import LabelCounts
 
 # A stem is made from so many rows at most.

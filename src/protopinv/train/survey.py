@@ -5,7 +5,7 @@ are not in memory. So neither depends on the order of reading, nor on which proc
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
-from protopinv.features import Moments, moments_of_chunk
+from protopinv.features import Moments, merged_moments, moments_of_chunk
 from protopinv.rows import Block, Piece, RowSource, ahead, file_keys, keys_of
 from protopinv.rows.cache import AHEAD
 from protopinv.train.machine import Ranks
@@ -212,18 +212,12 @@ class Survey:
     moments: Moments | None = None
     trained: Counter[int] = field(default_factory=Counter)
     is_weighted: bool = False
-    samples: tuple[Sample | None, ...] = ()
+    samples: tuple[Any, ...] = ()
 
     @property
     def sample(self) -> Sample:
         """A sample of the rows to train on; there are some."""
-        return self.sample_of(held_out=False)
-
-    def sample_of(self, *, held_out: bool) -> Sample:
-        """A sample of the rows on one side, of which there are some."""
-        sample = self.samples[int(held_out)]
-        if sample is None:
-            raise AssertionError("there are rows on this side")
+        sample: Sample = self.samples[0]
         return sample
 
     def add(self, other: "Survey") -> None:
@@ -238,15 +232,6 @@ class Survey:
         self.moments = merged_moments([self.moments, other.moments])
         self.trained.update(other.trained)
         self.is_weighted |= other.is_weighted
-
-
-def merged_moments(parts: Iterable[Moments | None]) -> Moments | None:
-    """The moments of the rows of all parts; None if no part has rows."""
-    total = None
-    for part in parts:
-        if part is not None:
-            total = part if total is None else total.merge(part)
-    return total
 
 
 def survey(
