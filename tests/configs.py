@@ -8,6 +8,7 @@ from protopinv.objective import Objective
 from protopinv.rows import MemoryRows
 from protopinv.train.config import TrainConfig
 from protopinv.train.data import Data, data_in_memory
+from protopinv.train.targets import NumberStats
 
 CONCRETE: dict[str, Any] = {
     "n_prototypes": 150,
@@ -47,3 +48,11 @@ def data_of_arrays(
 ) -> Data:
     """Data of a matrix, with targets as a user knows them; options as in ``data_in_memory``."""
     return data_in_memory(MemoryRows(X, y, weight), objective, seed, **options)
+
+
+def numbers_of_targets(y: np.ndarray, weight: np.ndarray | None, loss: str) -> Objective:
+    """The objective of these numbers, whose predictions are not bounded."""
+    mass = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=float)
+    targets = NumberStats(loss, bounded=False, is_column=np.ndim(y) == 1)
+    targets.add(y, mass, "y")
+    return targets.objective((y, mass))

@@ -87,7 +87,7 @@ def test_progress_elsewhere_says_which_epoch_its_numbers_are_of(folder: Path) ->
     assert lines
     for line in lines:
         assert re.fullmatch(
-            r"(look \d, )?epoch \d+/\d+ loss \S+( validation (loss )?\S+)? \S+ [kMG]? ?rows/s"
+            r"(screening \d, )?epoch \d+/\d+ loss \S+( validation (loss )?\S+)? \S+ [kMG]? ?rows/s"
             r"(, \d+:\d\d:\d\d left)?",
             line,
         )

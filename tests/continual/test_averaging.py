@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from configs import numbers_of_targets
 from torch import Generator, Tensor
 
 from protopinv.bank import Bank, population, start_bank
@@ -12,7 +13,6 @@ from protopinv.continual.replay import New, State
 from protopinv.continual.update import LEAST_SHARE, between, followed_by, reviewed
 from protopinv.memory import begin_memory
 from protopinv.network import Architecture
-from protopinv.objective import Numbers
 
 ARCHITECTURE = Architecture("tanh")
 ROWS = torch.randn(100, 4, generator=Generator().manual_seed(5), dtype=torch.float64)
@@ -38,7 +38,7 @@ def state(first: Bank) -> State:
         limit=500,
         generator=Generator().manual_seed(0),
     )
-    objective = Numbers.of(torch.randn(50, 2).double().numpy(), None, "squared")
+    objective = numbers_of_targets(torch.randn(50, 2).double().numpy(), None, "squared")
     return State(first, memory, objective)
 
 

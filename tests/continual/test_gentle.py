@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from configs import numbers_of_targets
 from torch import Generator
 
 from protopinv.bank import start_bank
 from protopinv.continual.replay import Call, New, State
 from protopinv.continual.update import LEAST_PASSES, MOST_RATE, gentle, scheduled
 from protopinv.memory import Memory, begin_memory
-from protopinv.objective import Numbers
 from protopinv.train.config import TrainConfig
 
 
@@ -59,7 +59,7 @@ def call(mass: float, n_new: int, *, unlike: float, is_known: bool = True) -> Ca
         ridge=[0.1] * 2,
         learn_ridge=[False] * 2,
     )
-    state = State(bank, memory(mass, mass), Numbers.of(np.eye(2), None, "squared"))
+    state = State(bank, memory(mass, mass), numbers_of_targets(np.eye(2), None, "squared"))
     return Call(
         state,
         New(Z, targets, torch.ones(n_new, dtype=torch.float64)),

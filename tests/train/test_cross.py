@@ -108,7 +108,7 @@ def crossed(rows: Rows, fold: torch.Tensor, n_full: int) -> Rows:
 def test_copies_of_images_are_trained_on_in_their_fold_and_never_judged() -> None:
     X = np.random.default_rng(0).random((40, 36))
     y = np.arange(40) % 2
-    data = data_of_arrays(X, y, Classes.of(y), folds=True)
+    data = data_of_arrays(X, y, Classes(np.unique(y)), folds=True)
     config = concrete(
         image_shape=(6, 6), image_copies=2, early_stopping="cross", n_members=5, dtype="float64"
     )
@@ -271,7 +271,7 @@ def test_an_observer_sees_every_epoch_once_and_it_is_shown(blobs, capsys) -> Non
 def test_a_training_whose_folds_have_long_risen_is_ended() -> None:
     X, y = noisy_rows(300, 0)
     seen: list[EpochReport] = []
-    objective = Classes.of(y)
+    objective = Classes(np.unique(y))
     config = concrete(n_prototypes=30, hidden_sizes=32, max_epochs=100, early_stopping="cross")
     data = data_of_arrays(X, y, objective, folds=True)
     history = train_model(data, [config], observer=seen.append).trained.history

@@ -35,9 +35,8 @@ def test_a_front_is_made_from_a_sample_that_is_the_same_in_any_order(
     monkeypatch.setattr(prepare, "fit_squash", lambda X, w: seen.append(X) or usual(X, w))
     config = concrete(scaling="squash", projection="none")
     for seed in (5, 6):
-        prepare.prepare(
-            data_of_arrays(X, y, Classes.of(y), seed=seed), config, torch.device("cpu"), seed=seed
-        )
+        data = data_of_arrays(X, y, Classes(np.unique(y)), seed=seed)
+        prepare.prepare(data, config, torch.device("cpu"), seed=seed)
     keys = keys_of(5, "sample", np.arange(200))
     assert torch.equal(seen[0], torch.from_numpy(X[np.sort(np.argsort(keys)[:20])]))
     assert not torch.equal(*seen)
