@@ -232,7 +232,10 @@ class TrainConfig:
             if not (item.metadata["auto"] and is_auto(value)):
                 rule = item.metadata["rule"] or _choice(item.type)
                 self._require(item.name, rule.test(value), rule.text)
-        self._check_layers()
+        for name in () if is_auto(self.hidden_sizes) else ("ridge", "learn_ridge"):
+            layers = len(self.widths) + 1
+            rule = f"one, or at most one for each of the {layers} layers"
+            self._require(name, len(listed(getattr(self, name))) <= layers, rule)
         self._check_validation()
         if self.stem not in ("none", AUTO) and self.compresses_tails:
             raise ConfigError(
@@ -293,15 +296,6 @@ class TrainConfig:
     def _per_layer(self, setting: Any) -> list[Any]:
         values, layers = listed(setting), len(self.widths) + 1
         return (values + [values[-1]] * layers)[:layers]
-
-    def _check_layers(self) -> None:
-        if is_auto(self.hidden_sizes):
-            return
-        layers = len(self.widths) + 1
-        for name in ("ridge", "learn_ridge"):
-            several = len(listed(getattr(self, name)))
-            rule = f"one, or at most one for each of the {layers} layers"
-            self._require(name, several <= layers, rule)
 
     def _check_validation(self) -> None:
         if self.early_stopping is True and self.held_out == 0:

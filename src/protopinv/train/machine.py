@@ -78,21 +78,6 @@ def resolve_device(name: str) -> torch.device:
     return torch.device("cuda", int(number)) if numbered else torch.device("cuda")
 
 
-def work_of(shape: DataShape, n_outputs: int, config: TrainConfig) -> int:
-    """About how many multiplications one step takes, for all members."""
-    rows = shape.n_rows * (1 + config.image_copies)
-    if config.batch_size is not None:
-        rows = min(rows, config.batch_size)
-    d = shape.n_features
-    if config.projection != "none" and config.n_components is not None:
-        d = min(d, config.n_components)
-    sizes = (d, *config.widths, n_outputs)
-    through = sum(a * b for a, b in pairwise(sizes))
-    p = config.n_prototypes
-    solves = len(config.widths) * p**2 * (p + max(sizes))
-    return config.n_members * (2 * rows * through + solves)
-
-
 @contextmanager
 def threads_for(
     shape: DataShape, n_outputs: int, config: TrainConfig, device: torch.device
@@ -102,9 +87,17 @@ def threads_for(
     What is given says how many such works may run side by side: as many as there were threads.
     These do not wait for each other, so they do not spin.
     """
-    before = torch.get_num_threads()
-    small = device.type == "cpu" and work_of(shape, n_outputs, config) < WORK_FOR_THREADS
-    if not small or before == 1:
+    before, d, p = torch.get_num_threads(), shape.n_features, config.n_prototypes
+    rows = shape.n_rows * (1 + config.image_copies)
+    if config.batch_size is not None:
+        rows = min(rows, config.batch_size)
+    if config.projection != "none" and config.n_components is not None:
+        d = min(d, config.n_components)
+    sizes = (d, *config.widths, n_outputs)
+    # about how many multiplications one step takes, for all members
+    solves = len(config.widths) * p**2 * (p + max(sizes))
+    work = config.n_members * (2 * rows * sum(a * b for a, b in pairwise(sizes)) + solves)
+    if device.type != "cpu" or work >= WORK_FOR_THREADS or before == 1:
         yield 1
         return
     with one_thread():

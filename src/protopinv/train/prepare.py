@@ -119,11 +119,8 @@ def prepare(
     rows = training.resident()
     sample = training.first_rows(rows)
     judged = training.judged(rows) if n_full else judged
-    distortions = distortions_of(config, int(facts.counts[0]), seed)
-    if distortions and isinstance(rows, Rows):
-        views = [replace(view, distortion=distortion) for distortion in distortions]
-        copies = [replace(training, view=each).at_once() for each in views]
-        n, rows = len(rows), joined_rows([rows, *copies])
+    if config.image_copies and isinstance(rows, Rows):
+        n, rows = len(rows), joined_rows([rows, *_copies(training, config, seed)])
         if rows.held is not None:
             rows.held[:, n:] = 0  # no fold is judged by copies of images
     masses = class_masses(data)
@@ -154,22 +151,19 @@ def stream(seed: int, use: int) -> int:
     return int(np.random.SeedSequence([seed, use]).generate_state(1)[0])
 
 
-def distortions_of(config: TrainConfig, n: int, seed: int) -> list[Distortion]:
-    """One for each copy of n images that is asked for, all from one stream."""
-    if not config.image_copies:
-        return []
+def _copies(training: StreamedRows, config: TrainConfig, seed: int) -> Iterator[Rows]:
+    """All images once more for each copy that is asked for, distorted by numbers of one stream."""
     generator = Generator().manual_seed(stream(seed, FOR_COPIES))
-    return [
-        Distortion(
-            n,
+    for _ in range(config.image_copies):
+        distortion = Distortion(
+            training.n_total,
             config.image,
             shift=config.copy_shift,
             bend=config.copy_bend,
             mirror=config.copy_mirror,
             generator=generator,
         )
-        for _ in range(config.image_copies)
-    ]
+        yield replace(training, view=replace(training.view, distortion=distortion)).at_once()
 
 
 def fit_front(some: Some, config: TrainConfig, seed: int) -> Front | None:

@@ -271,7 +271,8 @@ def survey(
             more = _moments(rows, places[0], against, weighted=weighted, diagonal=diagonal)
             facts.moments = merged_moments([facts.moments, *more])
     facts.samples = tuple(sampler.rows() for sampler in samplers)
-    facts = _merged(ranks.gather(facts), by_label=by_label)
+    if ranks.size > 1:
+        facts = _merged(ranks.gather(facts), by_label=by_label)
     if facts.samples[0] is None:
         raise DataError(
             "Some rows must count. None is left to train on: all weights are zero, or all rows are "
@@ -295,8 +296,6 @@ def _counted(rows: Sample, places: Sequence[Places], block: Block) -> Survey:
 
 def _merged(parts: Sequence[Survey], *, by_label: bool) -> Survey:
     """The facts of all ranks, the same on each."""
-    if len(parts) == 1:
-        return parts[0]
     total, samplers = Survey(), (Sampler(by_label=by_label), Sampler(by_label=False))
     for part in parts:
         total.add(part)
