@@ -1,10 +1,10 @@
-"""Banks that are trained in one batch with settings of their own.
+"""Banks that are trained in one batch with settings of their own, and a training to its end.
 
 Members of a population share rows, batches and noise. In the library all have one configuration;
 those of a study may differ in their starts, and in rates and decays.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -16,10 +16,13 @@ from protopinv.bank import Bank, population
 from protopinv.errors import ConfigError
 from protopinv.objective import Objective
 from protopinv.train.config import TrainConfig
+from protopinv.train.history import History, Observer
+from protopinv.train.loop import Run
 from protopinv.train.optimizer import OPTIMIZERS, Gradients, Optimizer
 from protopinv.train.prepare import first_banks
-from protopinv.train.rows import Rows
-from protopinv.train.step import BankStep
+from protopinv.train.rows import AnyRows, Rows
+from protopinv.train.state import EpochChoice
+from protopinv.train.step import BankStep, TrainingStep
 
 # Hyperparameters that members may differ in: none of them changes the shape of the work.
 STARTS = ("ridge", "learn_ridge", "hidden_scale", "input_init", "output_init")
@@ -133,3 +136,19 @@ class OwnSettings(Optimizer):
 OWN_OPTIMIZERS: dict[str, Any] = {
     name: type(f"Own{kind.__name__}", (OwnSettings, kind), {}) for name, kind in OPTIMIZERS.items()
 }
+
+
+def run_to_end(
+    step: TrainingStep,
+    rows: AnyRows,
+    *,
+    clock: Callable[[], float],
+    validation: AnyRows | None = None,
+    choice: EpochChoice | None = None,
+    observer: Observer | None = None,
+) -> tuple[History, ...]:
+    """Train ``step.state`` in place, and return a history for each member."""
+    started = clock()
+    run = Run(step, rows, validation=validation, choice=choice)
+    run.advance(observer=observer)
+    return run.finish(seconds=lambda: clock() - started)

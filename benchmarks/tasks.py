@@ -10,7 +10,8 @@ from sklearn.model_selection import train_test_split
 
 from protopinv.data import load_data
 from protopinv.objective import Classes, Objective
-from protopinv.train.data import Data, data_of_arrays
+from protopinv.rows import MemoryRows
+from protopinv.train.data import Data, data_in_memory
 
 # How the data sets are called in tables.
 NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion"}
@@ -81,9 +82,8 @@ class Arrays:
     @property
     def data(self) -> Data:
         """What training takes."""
-        return data_of_arrays(
-            self.X, self.y, self.objective, seed=self.seed, held_out=self.held_out
-        )
+        rows = MemoryRows(self.X, self.y)
+        return data_in_memory(rows, self.objective, self.seed, held_out=self.held_out)
 
 
 def arrays_of(rows: Rows) -> Arrays:

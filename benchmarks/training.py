@@ -16,21 +16,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator
 
-from benchmarks.population import OWN, PopulationStep, member_banks
+from benchmarks.population import OWN, PopulationStep, member_banks, run_to_end
 from benchmarks.recipes import Parameters
 from benchmarks.tasks import OBJECTIVE, Arrays, Task, arrays_of
 from protopinv.bank import Bank, population
 from protopinv.errors import ConfigError, TrainingError
 from protopinv.fitting import shape_of
 from protopinv.model import Model, merged_network
-from protopinv.train.capture import WARM_UP, CapturedStep
 from protopinv.train.config import TrainConfig
-from protopinv.train.history import History
-from protopinv.train.loop import EpochReport, Observer, run_to_end
+from protopinv.train.history import EpochReport, History, Observer
 from protopinv.train.prepare import first_banks, noise_generator, prepare
 from protopinv.train.resolve import have_one_unit, resolved
 from protopinv.train.rows import Rows
-from protopinv.train.step import BankStep, Step
+from protopinv.train.step import WARM_UP, BankStep, CapturedStep, TrainingStep
 
 # More would leave little of a GPU's memory for chunks of rows, and lose more when interrupted.
 MOST_TOGETHER = 10
@@ -224,7 +222,7 @@ def first_step(
     return BankStep(population(banks), config, OBJECTIVE, generator=generator)
 
 
-def ready_step(step: Step, rows: Rows) -> Callable[[], object]:
+def ready_step(step: TrainingStep, rows: Rows) -> Callable[[], object]:
     """A step on these rows that ran before: captured on a GPU, warm on a CPU."""
     ready = CapturedStep(step, rows) if rows.X.is_cuda else step
     for _ in range(WARM_UP + 1):  # on a GPU the last of these is captured

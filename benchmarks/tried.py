@@ -16,6 +16,7 @@ import torch
 from torch import Generator, Tensor
 
 from benchmarks.paper.comparison import paired
+from benchmarks.population import run_to_end
 from benchmarks.recipes import SHAPE, Parameters, recipe_config
 from benchmarks.record import Content, Record, Records
 from benchmarks.tasks import DATASETS, NAMES, load_task
@@ -23,7 +24,6 @@ from benchmarks.text import markdown, percent
 from benchmarks.training import first_step, projected_rows
 from protopinv.bank import Bank
 from protopinv.train.data_pass import data_pass
-from protopinv.train.loop import run_to_end
 from protopinv.train.rows import Rows
 from protopinv.train.step import BankStep
 

@@ -7,23 +7,22 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
-from configs import concrete
+from configs import concrete, data_of_arrays
 
 from benchmarks.baselines.mlp import MLPBaselineClassifier
 from benchmarks.baselines.random_hidden import RandomHiddenClassifier
+from benchmarks.population import run_to_end
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.data import load_data
 from protopinv.kernels import switched_off
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.solve import ridge_solve
 from protopinv.solve.cholesky import invert
-from protopinv.train.capture import CapturedStep
 from protopinv.train.config import TrainConfig
-from protopinv.train.data import data_of_arrays
-from protopinv.train.loop import EpochReport, run_to_end
+from protopinv.train.history import EpochReport
 from protopinv.train.prepare import first_banks, prepare
 from protopinv.train.rows import Rows
-from protopinv.train.step import BankStep
+from protopinv.train.step import BankStep, CapturedStep
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a GPU that torch can use"

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from benchmarks.baselines.contestant import Contestant
+from benchmarks.population import run_to_end
 from protopinv.errors import ConfigError
 from protopinv.estimators import ProtoPINVClassifier
 from protopinv.estimators.parameters import as_estimator
@@ -22,15 +23,15 @@ from protopinv.fitting import candidates, shape_of, training_errors
 from protopinv.model import Model
 from protopinv.network import Network
 from protopinv.objective import Objective
+from protopinv.rows import MemoryRows
 from protopinv.train.config import TrainConfig, is_auto
-from protopinv.train.data import data_of_arrays
-from protopinv.train.loop import Observer, run_to_end
+from protopinv.train.data import data_in_memory
+from protopinv.train.history import Observer, progress
 from protopinv.train.machine import resolve_device, threads_for
 from protopinv.train.optimizer import ParameterGroup
 from protopinv.train.prepare import noise_generator, prepare
-from protopinv.train.progress import progress
 from protopinv.train.resolve import have_one_unit
-from protopinv.train.step import Step
+from protopinv.train.step import TrainingStep
 
 # What "auto" means for an MLP, where that is not what it means for a bank.
 OWN: dict[str, Any] = {"early_stopping": False, "lr": 1e-3, "activation": "relu"}
@@ -100,7 +101,8 @@ class MLPBaselineClassifier(WithoutBanks):
         progress_bar = progress(enabled=bool(self.verbose), also=observer)
         threads = threads_for(shape, objective.n_outputs, config, device)
         with progress_bar as watched, training_errors(), threads:
-            split = data_of_arrays(data.X, data.y, objective, seed=seed, share=config.held_out)
+            source = MemoryRows(data.X, data.y)
+            split = data_in_memory(source, objective, seed, share=config.held_out)
             prepared = prepare(split, config, device, seed=seed)
             sizes = (prepared.features.n_components, *config.widths, objective.n_outputs)
             weights = first_weights(sizes, Generator().manual_seed(seed)).to(device, config.dtype)
@@ -161,7 +163,7 @@ class AsTheyAre:
     factors: list[tuple[Tensor, Tensor] | None]
 
 
-class WeightStep(Step):
+class WeightStep(TrainingStep):
     """Data pass and update: there is nothing to solve."""
 
     state: Weights

@@ -18,8 +18,7 @@ from protopinv.objective import Classes
 from protopinv.train.config import SMALLEST, TrainConfig
 from protopinv.train.machine import resolve_device
 from protopinv.train.prepare import fit_features
-from protopinv.train.streamed import piece_rows
-from protopinv.train.survey import as_tensor
+from protopinv.train.rows import as_tensor, piece_rows
 
 Bias = Callable[[int, float, Generator], Tensor]
 

@@ -21,7 +21,7 @@ from protopinv.errors import ConfigError, TrainingError
 from protopinv.kernels import want_kernels
 from protopinv.plain import plain
 from protopinv.train.config import TrainConfig
-from protopinv.train.loop import EpochReport
+from protopinv.train.history import EpochReport
 
 TRACE_EVERY = 10
 QUICK: Parameters = {"max_epochs": 4, "warmup_epochs": 1}

@@ -15,7 +15,7 @@ from benchmarks.record import Cell, Content, Record, Records
 from benchmarks.scale.rows import FEATURES, make_rows
 from benchmarks.text import markdown, readable
 from protopinv import ArrayRows, ProtoPINVClassifier
-from protopinv.train.loop import EpochReport
+from protopinv.train.history import EpochReport
 
 ROWS_AT_A_TIME = 1_000_000
 PLAIN = {"early_stopping": False, "row_dtype": "same", "device": "cuda", "random_state": 0}

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from benchmarks.scale.rows import FEATURES, held_out
 from protopinv import ProtoPINVClassifier, open_rows
 from protopinv.optional import require
-from protopinv.train.loop import EpochReport
+from protopinv.train.history import EpochReport
 
 NAMES = [f"x{number}" for number in range(FEATURES)]
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -23,10 +22,10 @@ from benchmarks.timing import medians
 from benchmarks.training import ready_step
 from protopinv.kernels import want_kernels
 from protopinv.objective import Classes
+from protopinv.train.data import fold_weights
 from protopinv.train.prepare import first_banks
 from protopinv.train.rows import Rows
 from protopinv.train.step import BankStep
-from protopinv.train.streamed import Counting
 
 # Where each kernel is asked for.
 PLACES = {
@@ -96,11 +95,10 @@ def _captured(name: str, shape: Shape) -> Callable[[], object]:
     if name == "five banks, folds":
         fold = torch.arange(shape.n_rows, device="cuda") % (MEMBERS - 1)
         n = shape.n_rows
-        counting = Counting(n, None, 1, (n / (MEMBERS - 1),) * (MEMBERS - 1))
-        weight, held = counting.weights(np.ones(n), fold.cpu().numpy(), shape.dtype)
-        if weight is None or held is None:
-            raise AssertionError("folds hold rows out")
-        rows = replace(rows, weight=weight.cuda(), held=held.cuda(), fold=fold)
+        masses = torch.full((MEMBERS - 1,), n / (MEMBERS - 1))
+        weight, held = fold_weights(torch.ones(1, n), fold.cpu(), masses, 1, n)
+        weight, held = weight.to(fold.device, shape.dtype), held.to(fold.device, shape.dtype)
+        rows = replace(rows, weight=weight, held=held, fold=fold)
     step = BankStep(bank, config, objective, generator=generator)
     one = ready_step(step, rows)
 

@@ -11,15 +11,15 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from benchmarks.baselines.mlp import WeightStep, first_weights
+from benchmarks.population import run_to_end
 from benchmarks.recipes import SHAPE, Parameters, recipe_config
 from benchmarks.tasks import CLASSES, OBJECTIVE, Task
 from benchmarks.timing import Machine, by_part, medians, seconds
 from benchmarks.training import SOME_RATE, first_step, projected_rows, ready_step
 from protopinv.kernels import fast_bfloat16, switched_off
 from protopinv.train.config import TrainConfig
-from protopinv.train.loop import run_to_end
 from protopinv.train.rows import Rows
-from protopinv.train.step import BankStep, Step
+from protopinv.train.step import BankStep, TrainingStep
 
 PAPER: Parameters = {**SHAPE, "lr": 0.05, "ridge": 10.0}
 PLAIN = {"row_dtype": "same"}
@@ -217,7 +217,7 @@ class StepFigures:
         return self.machine.floor(operations, n * size * (2 * d + 4 * h), kind)
 
 
-def _many(step: Step, rows: Rows) -> Callable[[], None]:
+def _many(step: TrainingStep, rows: Rows) -> Callable[[], None]:
     """A run of captured steps, captured here."""
     one = ready_step(step, rows)
 

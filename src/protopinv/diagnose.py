@@ -19,7 +19,7 @@ from protopinv.errors import ConfigError
 from protopinv.network import Architecture, designs_of, targets_of
 from protopinv.solve import ridge_solve
 from protopinv.train.config import TrainConfig
-from protopinv.train.loop import EpochReport
+from protopinv.train.history import EpochReport
 
 __all__ = [
     "Diagnosis",

@@ -32,10 +32,17 @@ from protopinv.tables.rows import encode_by, encode_table, few_rows
 from protopinv.train.checkpoint import Checkpoints, Every
 from protopinv.train.config import TrainConfig, is_auto
 from protopinv.train.data import Data, data_in_memory, with_class_weight
-from protopinv.train.machine import one_thread, threads_for
+from protopinv.train.history import progress
+from protopinv.train.machine import (
+    ALONE,
+    Ranks,
+    join,
+    local_device,
+    one_thread,
+    own_number,
+    threads_for,
+)
 from protopinv.train.prepare import Prepared, noise_generator, prepare
-from protopinv.train.progress import progress
-from protopinv.train.ranks import ALONE, Ranks, join, local_device, own_number
 from protopinv.train.resolve import (
     FEW_COLUMNS,
     UNIT_ROWS,
@@ -144,8 +151,8 @@ def fit_rows(
         threads_for(shape, objective.n_outputs, configs[0], job.device) as workers,
         rows.pinned(job.device.type == "cuda"),
     ):
-        begin = None if start is None else Start(start.prototypes, start.front, start.features)
-        fitted = None if begin is None else (begin.front, begin.features)
+        begin = None if start is None else Start(start.prototypes)
+        fitted = None if start is None else (start.front, start.features)
         prepared = prepare(data, configs[0], job.device, seed=job.seed, fitted=fitted)
         if options.memory:
             n_components = prepared.features.n_components
@@ -267,7 +274,7 @@ def _planned_in_pieces(
             objective = _objective_of(look(targets.fresh(), features=False))
             against = partial(_for_projection, objective)
         facts = look(targets, scatter=scatter, against=against)
-    data = Data(source, _objective_of(facts), facts, split, facts.targets, job.ranks)
+    data = Data(source, _objective_of(facts), facts, split, job.ranks)
     shape = replace(shape, n_groups=data.objective.n_groups)
     return data, shape, candidates(config, shape)
 

@@ -20,8 +20,8 @@ from protopinv.objective import Classes, Labels, Objective
 from protopinv.tables import Table
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
+from protopinv.train.rows import piece_rows
 from protopinv.train.step import SOLVE_TOLERANCE
-from protopinv.train.streamed import piece_rows
 from protopinv.train.training import Candidate
 
 # So many times more rows are predicted at once than are prepared at once to fit.

@@ -20,7 +20,7 @@ from protopinv.optional import require
 from protopinv.rows import digest
 from protopinv.tables import frame_columns, is_frame
 from protopinv.train.config import is_auto
-from protopinv.train.loop import EpochReport
+from protopinv.train.history import EpochReport
 from protopinv.train.machine import control_c
 from protopinv.train.resolve import FOLDS, FULL_BATCH_ROWS, folds_serve
 

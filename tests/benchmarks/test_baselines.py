@@ -75,7 +75,7 @@ def test_random_fourier_features_approximate_a_gaussian_kernel() -> None:
 def test_many_units_do_not_depend_on_how_rows_are_cut(blobs, monkeypatch) -> None:
     X, y = blobs
     whole = RandomHiddenClassifier(50, random_state=0).fit(X, y).decision_function(X)
-    monkeypatch.setattr("protopinv.train.streamed.PIECE_NUMBERS", 500)
+    monkeypatch.setattr("protopinv.train.rows.PIECE_NUMBERS", 500)
     cut = RandomHiddenClassifier(50, random_state=0).fit(X, y).decision_function(X)
     np.testing.assert_allclose(cut, whole, rtol=1e-8)
 

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.population import OWN, PopulationStep, check_members, member_banks
+from benchmarks.population import OWN, PopulationStep, check_members, member_banks, run_to_end
 from protopinv.bank import Bank
 from protopinv.errors import ConfigError
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.train.config import FIELDS, TrainConfig
-from protopinv.train.history import History
-from protopinv.train.loop import EpochReport, Observer, run_to_end
+from protopinv.train.history import EpochReport, History, Observer
 from protopinv.train.prepare import first_banks
 from protopinv.train.resolve import DataShape, resolved
 from protopinv.train.rows import Rows

@@ -48,7 +48,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def data(blobs) -> Arrays:
     X, y = blobs
-    return Arrays(X, y, Classes.of(y))
+    return Arrays(X, y, Classes(np.unique(y)))
 
 
 def test_a_member_is_what_it_would_be_alone(data: Arrays) -> None:

@@ -20,7 +20,7 @@ import torch
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load, open_rows
 from protopinv.callbacks import Callback, EarlyStop, HistoryFile, TensorBoard, TrainingStart
 from protopinv.errors import CallbackWarning, ConfigError, OutputError
-from protopinv.train.loop import EpochReport
+from protopinv.train.history import EpochReport
 
 SMALL: dict[str, Any] = {
     "n_prototypes": 12,

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from configs import numbers_of_targets
 from torch import Generator, Tensor
 
 from protopinv.bank import Bank, population, start_bank
@@ -11,7 +12,6 @@ from protopinv.continual.banks import mean_outputs
 from protopinv.continual.update import LEAST_SHARE, New, between, followed_by, reviewed
 from protopinv.memory import begin_memory
 from protopinv.model import Model
-from protopinv.objective import Numbers
 from protopinv.train.config import TrainConfig
 
 CONFIG = TrainConfig(activation="tanh")
@@ -38,7 +38,7 @@ def model(first: Bank) -> Model:
         limit=500,
         generator=Generator().manual_seed(0),
     )
-    objective = Numbers.of(torch.randn(50, 2).double().numpy(), None, "squared")
+    objective = numbers_of_targets(torch.randn(50, 2).double().numpy(), None, "squared")
     return Model(objective, None, None, CONFIG, None, 4, bank=first, memory=memory)
 
 

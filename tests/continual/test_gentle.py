@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from configs import numbers_of_targets
 from torch import Generator
 
 from protopinv.bank import start_bank
@@ -20,7 +21,6 @@ from protopinv.continual.update import (
 )
 from protopinv.memory import Memory, begin_memory
 from protopinv.model import Model
-from protopinv.objective import Numbers
 from protopinv.train.config import TrainConfig
 
 
@@ -76,7 +76,7 @@ def call(
         ridge=[0.1] * 2,
         learn_ridge=[False] * 2,
     )
-    objective, old = Numbers.of(np.eye(2), None, "squared"), memory(mass, mass)
+    objective, old = numbers_of_targets(np.eye(2), None, "squared"), memory(mass, mass)
     model = Model(objective, None, None, TrainConfig(), None, 3, bank=bank, memory=old)
     return Call(
         model,

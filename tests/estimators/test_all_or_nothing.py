@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
-from protopinv.train.loop import EpochReport
+from protopinv.train.history import EpochReport
 
 SMALL: dict[str, Any] = {"effort": "quick", "max_epochs": 4, "random_state": 0}
 

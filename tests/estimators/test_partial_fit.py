@@ -327,7 +327,7 @@ def test_a_source_is_learned_from_like_arrays(five, fitted, tmp_path) -> None:
 def pieces(monkeypatch) -> None:
     """Long sources are learned 150 rows at a time."""
     monkeypatch.setattr("protopinv.continual.learning.SOURCE_ROWS", 150)
-    monkeypatch.setattr("protopinv.train.survey.PIECE_NUMBERS", 600)
+    monkeypatch.setattr("protopinv.train.survey.READ_NUMBERS", 600)
 
 
 @pytest.mark.usefixtures("pieces")

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from configs import concrete
+from configs import concrete, data_of_arrays
 from torch import Generator
 
 from protopinv import ImageCopies, ProtoPINVClassifier
 from protopinv.errors import ConfigError
 from protopinv.features import Distortion
 from protopinv.objective import Classes
-from protopinv.train.data import data_of_arrays
 from protopinv.train.prepare import prepare
 
 SHAPE = (7, 9, 2)

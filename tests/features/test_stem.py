@@ -154,7 +154,7 @@ def test_a_model_with_a_stem_is_saved_and_loaded(digits, tmp_path) -> None:
 def test_pieces_do_not_change_what_is_seen(digits, monkeypatch) -> None:
     X, y = digits
     whole = small(image_shape=(8, 8), dtype="float64").fit(X, y).predict_proba(X)
-    monkeypatch.setattr("protopinv.train.streamed.STEM_NUMBERS", 4000)
+    monkeypatch.setattr("protopinv.train.rows.STEM_NUMBERS", 4000)
     cut = small(image_shape=(8, 8), dtype="float64").fit(X, y).predict_proba(X)
     np.testing.assert_allclose(cut, whole, atol=1e-3)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from configs import numbers_of_targets
 from torch import Generator, Tensor
 from torch.nn import functional
 
@@ -143,7 +144,7 @@ def test_every_member_is_judged_as_if_it_were_alone(objective: Objective, target
     ids=["str", "object", "int", "float", "bool"],
 )
 def test_classes_come_back_as_they_were(y: np.ndarray) -> None:
-    objective = Classes.of(y)
+    objective = Classes(np.unique(y))
     codes = torch.from_numpy(objective.encode(y))
     back = objective.decode(functional.one_hot(codes, objective.n_outputs).double().numpy())
     assert back.tolist() == y.tolist()
@@ -162,7 +163,7 @@ def test_labels_come_back_as_they_were() -> None:
 def test_numbers_come_back_as_they_were(loss: str, k: int) -> None:
     """0: a plain list of numbers."""
     y = 1e6 + 50 * drawn(40, *([k] if k else []), seed=3).numpy()
-    objective = Numbers.of(y, None, loss)
+    objective = numbers_of_targets(y, None, loss)
     scaled = objective.encode(y)
     assert scaled.shape == (40, max(k, 1))
     assert np.abs(scaled).max() < 10
@@ -211,7 +212,7 @@ def test_no_other_constant_is_better(objective: Objective, targets: Tensor) -> N
 
 def test_the_median_is_close_to_the_best_constant_for_huber_loss() -> None:
     y = drawn(400, 1, seed=4).numpy() ** 3
-    objective = Numbers.of(y, None, "huber")
+    objective = numbers_of_targets(y, None, "huber")
     targets = torch.from_numpy(objective.encode(y))
     assert (objective.constant(targets, torch.full((400,), 1 / 400)) == 0).all()
     grid = torch.linspace(-3, 3, 601, dtype=torch.float64)
@@ -225,8 +226,8 @@ def test_the_median_is_close_to_the_best_constant_for_huber_loss() -> None:
 def test_a_weight_of_two_is_the_same_number_twice(loss: str, seed: int) -> None:
     random = np.random.RandomState(seed)
     y, weight = 1e3 + random.standard_normal((30, 2)) ** 3, random.randint(0, 4, 30)
-    weighted = Numbers.of(y, weight / weight.max(), loss)
-    repeated = Numbers.of(y.repeat(weight, axis=0), None, loss)
+    weighted = numbers_of_targets(y, weight / weight.max(), loss)
+    repeated = numbers_of_targets(y.repeat(weight, axis=0), None, loss)
     for name in ("centre", "spread", "variance"):
         np.testing.assert_allclose(getattr(weighted, name), getattr(repeated, name), rtol=1e-11)
 
@@ -234,7 +235,7 @@ def test_a_weight_of_two_is_the_same_number_twice(loss: str, seed: int) -> None:
 @pytest.mark.parametrize("loss", ["squared", "huber"])
 @pytest.mark.parametrize("value", [0.0, 1e9, 0.1])
 def test_numbers_that_never_vary_are_only_shifted(loss: str, value: float) -> None:
-    objective = Numbers.of(np.full(50, value), None, loss)
+    objective = numbers_of_targets(np.full(50, value), None, loss)
     assert objective.spread == (1.0,)
     np.testing.assert_allclose(objective.encode(np.full(50, value)), 0, atol=1e-6)
 
@@ -243,7 +244,7 @@ def test_the_score_of_numbers_is_r2_and_that_of_classes_their_accuracy() -> None
     from sklearn.metrics import accuracy_score, r2_score
 
     y = 5 + 3 * drawn(60, 2, seed=2).numpy()
-    objective = Numbers.of(y, None, "squared")
+    objective = numbers_of_targets(y, None, "squared")
     targets, outputs = torch.from_numpy(objective.encode(y)), drawn(2, 2, 60, seed=3)
     for member in range(2):
         predicted = outputs[member].T.numpy() * objective.spread + objective.centre

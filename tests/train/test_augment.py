@@ -8,9 +8,8 @@ import torch
 
 from protopinv import ProtoPINVClassifier
 from protopinv.objective import Classes
-from protopinv.train.augment import POOL_ROWS, Augment
-from protopinv.train.rows import Rows
-from protopinv.train.stopping import Average
+from protopinv.train.rows import POOL_ROWS, Augment, Rows
+from protopinv.train.state import Average
 
 
 def rows_of(n: int, d: int = 6) -> Rows:

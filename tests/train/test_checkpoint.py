@@ -232,8 +232,8 @@ def test_a_checkpoint_from_before_checksums_is_refused(sound: bytes, tmp_path: P
         ProtoPINVClassifier().fit(*rows(), checkpoint=path, resume=True)
     # a later format has a checksum, and says so too
     save_file(tensors, path, metadata={"protopinv": json.dumps(state), "sha256": module.ZEROS})
-    module._seal(path)
-    with pytest.raises(CheckpointError, match=r"of format 1, where this version reads 3"):
+    path.write_bytes(module._sealed(path.read_bytes()))
+    with pytest.raises(CheckpointError, match=r"of format 1, where this version reads 4"):
         ProtoPINVClassifier().fit(*rows(), checkpoint=path, resume=True)
 
 
@@ -271,7 +271,7 @@ def test_a_checkpoint_holds_no_pickle_and_every_tensor_has_a_name(tmp_path: Path
     length = int.from_bytes(path.read_bytes()[:8], "little")
     header = json.loads(path.read_bytes()[8 : 8 + length])
     state = json.loads(header["__metadata__"]["protopinv"])
-    assert state["format"] == 3
+    assert state["format"] == 4
     names = set(header) - {"__metadata__"}
     assert {"runs.0.step.trained.0", "runs.0.best.score", "runs.0.choice.best.1"} <= names
 

@@ -5,20 +5,20 @@ import time
 import numpy as np
 import pytest
 import torch
-from configs import concrete
+from configs import concrete, data_of_arrays
 from trainings import train_model
 
 from benchmarks.baselines.mlp import MLPBaselineClassifier
+from benchmarks.population import run_to_end
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ConfigError
 from protopinv.objective import Classes
-from protopinv.train.data import data_of_arrays
-from protopinv.train.loop import EpochReport, run_to_end
+from protopinv.train.data import fold_weights
+from protopinv.train.history import EpochReport
 from protopinv.train.prepare import first_banks, prepare
 from protopinv.train.rows import Rows
+from protopinv.train.state import LEAST_PATIENCE, EpochChoice
 from protopinv.train.step import BankStep
-from protopinv.train.stopping import LEAST_PATIENCE, EpochChoice
-from protopinv.train.streamed import Counting
 from protopinv.train.survey import deal_folds
 
 
@@ -99,17 +99,16 @@ def rows_and_folds(n: int = 61) -> tuple[Rows, torch.Tensor]:
 
 def crossed(rows: Rows, fold: torch.Tensor, n_full: int) -> Rows:
     """For so many members that see all rows, and one for each fold."""
-    mass = rows.weight[0].numpy()
-    masses = tuple(np.bincount(fold.numpy(), mass).tolist())
-    counting = Counting(len(rows), float(mass.mean()), n_full, masses)
-    weight, held = counting.weights(mass, fold.numpy(), rows.X.dtype)
+    weight = rows.weight / rows.weight.mean()
+    masses = torch.bincount(fold, weight[0])
+    weight, held = fold_weights(weight, fold, masses, n_full, len(rows))
     return Rows(rows.X, rows.y, weight, held, fold)
 
 
 def test_copies_of_images_are_trained_on_in_their_fold_and_never_judged() -> None:
     X = np.random.default_rng(0).random((40, 36))
     y = np.arange(40) % 2
-    data = data_of_arrays(X, y, Classes.of(y), folds=True)
+    data = data_of_arrays(X, y, Classes(np.unique(y)), folds=True)
     config = concrete(
         image_shape=(6, 6), image_copies=2, early_stopping="cross", n_members=5, dtype="float64"
     )
@@ -272,7 +271,7 @@ def test_an_observer_sees_every_epoch_once_and_it_is_shown(blobs, capsys) -> Non
 def test_a_training_whose_folds_have_long_risen_is_ended() -> None:
     X, y = noisy_rows(300, 0)
     seen: list[EpochReport] = []
-    objective = Classes.of(y)
+    objective = Classes(np.unique(y))
     config = concrete(n_prototypes=30, hidden_sizes=32, max_epochs=100, early_stopping="cross")
     data = data_of_arrays(X, y, objective, folds=True)
     history = train_model(data, [config], observer=seen.append).trained.history

@@ -13,13 +13,13 @@ import torch
 from configs import concrete
 from sklearn.datasets import load_iris
 
+from benchmarks.population import run_to_end
 from protopinv import ProtoPINVClassifier
 from protopinv.bank import Bank, balanced_groups, population, start_bank
 from protopinv.errors import GuardWarning, InterruptedWarning, TrainingError
 from protopinv.objective import Classes
 from protopinv.train.config import TrainConfig
-from protopinv.train.history import History
-from protopinv.train.loop import EpochReport, run_to_end
+from protopinv.train.history import EpochReport, History
 from protopinv.train.rows import Rows
 from protopinv.train.step import BankStep
 

@@ -7,7 +7,7 @@ import torch
 from torch import Generator
 
 from protopinv.train.optimizer import Optimizer, ParameterGroup
-from protopinv.train.step import SOLVE_TOLERANCE, Step
+from protopinv.train.step import SOLVE_TOLERANCE, TrainingStep
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -61,7 +61,7 @@ def test_a_step_is_judged_member_by_member(
     gradients = [torch.ones(2, 2, 3), large]
     losses = torch.tensor([0.7, loss])
     for _ in range(2):
-        skip, report = Step._checked(step, losses, errors, gradients)
+        skip, report = TrainingStep._checked(step, losses, errors, gradients)
     norm = torch.nn.utils.get_total_norm([g[1] for g in gradients])
     plain = not bool((losses[1] + norm).isfinite() & (errors[1] < SOLVE_TOLERANCE).all())
     assert skip is None or skip.tolist() == [False, plain]

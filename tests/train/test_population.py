@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.population import run_to_end
 from protopinv.bank import Bank
 from protopinv.errors import TrainingError
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.train.config import TrainConfig
-from protopinv.train.history import History
-from protopinv.train.loop import EpochReport, Observer, run_to_end
+from protopinv.train.history import EpochReport, History, Observer
 from protopinv.train.prepare import first_banks
 from protopinv.train.resolve import DataShape, resolved
 from protopinv.train.rows import Rows

@@ -5,12 +5,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-from configs import concrete
+from configs import concrete, data_of_arrays
 
 from protopinv.objective import Classes
 from protopinv.rows import keys_of
-from protopinv.train import data, prepare, survey
-from protopinv.train.data import data_of_arrays
+from protopinv.train import prepare, survey
 
 USES = (prepare.FOR_NOISE, prepare.FOR_COPIES, prepare.FOR_FRONT)
 
@@ -32,13 +31,12 @@ def test_a_front_is_made_from_a_sample_that_is_the_same_in_any_order(
     seen: list[torch.Tensor] = []
     usual = prepare.fit_squash
     monkeypatch.setattr(survey, "SAMPLE_ROWS", 20)
-    monkeypatch.setattr(data, "SAMPLE_ROWS", 20)
+    monkeypatch.setattr(prepare, "SAMPLE_ROWS", 20)
     monkeypatch.setattr(prepare, "fit_squash", lambda X, w: seen.append(X) or usual(X, w))
     config = concrete(scaling="squash", projection="none")
     for seed in (5, 6):
-        prepare.prepare(
-            data_of_arrays(X, y, Classes.of(y), seed=seed), config, torch.device("cpu"), seed=seed
-        )
+        data = data_of_arrays(X, y, Classes(np.unique(y)), seed=seed)
+        prepare.prepare(data, config, torch.device("cpu"), seed=seed)
     keys = keys_of(5, "sample", np.arange(200))
     assert torch.equal(seen[0], torch.from_numpy(X[np.sort(np.argsort(keys)[:20])]))
     assert not torch.equal(*seen)

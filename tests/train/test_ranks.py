@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 
 from protopinv import load
 from protopinv.rows import Block
-from protopinv.train.ranks import _fresh, owners
+from protopinv.train.machine import Ranks, _fresh
 
 TORCHRUN = shutil.which("torchrun", path=str(Path(sys.executable).parent)) or "torchrun"
 # Ranks are forked from a process that has imported everything: a start of Python each takes longer.
@@ -30,9 +30,9 @@ import numpy as np
 import pyarrow.parquet
 from safetensors.numpy import save_file
 from protopinv import ProtoPINVClassifier, open_rows
-from protopinv.train import streamed
+from protopinv.train import data
 warnings.simplefilter("ignore")
-streamed.WINDOW_ROWS = 700
+data.WINDOW_ROWS = 700
 folder, out = sys.argv[1:3]
 
 
@@ -306,10 +306,11 @@ def _ranks_of(parent: int) -> list[int]:
 
 def test_blocks_are_shared_evenly_by_rows() -> None:
     blocks = [Block("f", i, n) for i, n in enumerate([100, 50, 50, 10, 90, 100])]
-    owner = owners(blocks, 2)
-    rows = [sum(b.n_rows for b, o in zip(blocks, owner, strict=True) if o == r) for r in (0, 1)]
+    shares = [Ranks(number, 2).share(blocks) for number in (0, 1)]
+    assert sorted(b.number for share in shares for b in share) == list(range(6))
+    rows = [sum(block.n_rows for block in share) for share in shares]
     assert abs(rows[0] - rows[1]) <= 100
-    assert set(owners(blocks[:1], 3)) == {0}
+    assert [len(Ranks(number, 3).share(blocks[:1])) for number in range(3)] == [1, 0, 0]
 
 
 def test_ranks_started_again_meet_apart_from_what_dead_ones_wrote() -> None:

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from configs import concrete
+from configs import concrete, data_of_arrays, numbers_of_targets
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from trainings import Model, train_model
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.errors import TrainingError
-from protopinv.objective import Classes, Labels, Numbers
+from protopinv.objective import Classes, Labels
 from protopinv.train.config import TrainConfig
-from protopinv.train.data import data_of_arrays
-from protopinv.train.loop import EpochReport, Run
+from protopinv.train.history import EpochReport
+from protopinv.train.loop import Run
 from protopinv.train.training import LEAST_SCREENING, SCREENING, SCREENING_STEPS, screening_epochs
 
 PLAIN = concrete(
@@ -42,7 +42,7 @@ def trained(*candidates: TrainConfig, **more: Any) -> Model:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((120, 4))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
-    objective = Classes.of(y)
+    objective = Classes(np.unique(y))
     return train_model(
         data_of_arrays(X, y, objective, folds=candidates[0].early_stopping == "cross"),
         candidates,
@@ -191,7 +191,7 @@ def test_sharpness_has_bounds_and_numbers_have_none() -> None:
     assert Classes(np.arange(2)).sharpness(outputs * torch.nan, truth, weight)[0] == 1
     labels = torch.nn.functional.one_hot(truth, 2).float()
     assert Labels(2).sharpness(-outputs, labels, weight)[0] == pytest.approx(1 / 4, rel=1e-3)
-    numbers = Numbers.of(np.arange(40.0), None, "squared")
+    numbers = numbers_of_targets(np.arange(40.0), None, "squared")
     assert numbers.sharpness(outputs[:, :1], truth[:, None], weight)[0] == 1
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from protopinv.train.stopping import Best, copied, put_back
+from protopinv.train.state import Best, copied, put_back
 
 
 def filled(value: float, dtype: torch.dtype) -> tuple[Tensor, ...]:

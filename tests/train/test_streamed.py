@@ -14,11 +14,11 @@ from protopinv import ArrayRows, BatchRows, ProtoPINVClassifier, ProtoPINVRegres
 from protopinv.errors import ConfigError, DataError
 from protopinv.rows import arrays as arrays_module
 from protopinv.rows import keys_of
-from protopinv.train import streamed as streamed_module
+from protopinv.train import data as data_module
 from protopinv.train import survey as survey_module
-from protopinv.train.data import Data
-from protopinv.train.ranks import ALONE
-from protopinv.train.survey import Reservoir, Sample, Sampler, Split, survey
+from protopinv.train.data import Data, StreamedRows
+from protopinv.train.machine import ALONE
+from protopinv.train.survey import Sample, Sampler, Split, survey
 from protopinv.train.targets import LabelCounts
 
 SMALL = {"n_prototypes": 20, "hidden_sizes": 16, "activation": "relu", "ridge": 2.0, "lr": 0.05}
@@ -29,8 +29,8 @@ SHORT = {**SMALL, "max_epochs": 5, "random_state": 3, "device": "cpu"}
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces, blocks, windows and samples so small that a small table has many of them."""
     monkeypatch.setattr(arrays_module, "BLOCK_NUMBERS", 2_000)
-    monkeypatch.setattr(survey_module, "PIECE_NUMBERS", 800)
-    monkeypatch.setattr(streamed_module, "WINDOW_ROWS", 700)
+    monkeypatch.setattr(survey_module, "READ_NUMBERS", 800)
+    monkeypatch.setattr(data_module, "WINDOW_ROWS", 700)
     monkeypatch.setattr(survey_module, "SAMPLE_ROWS", 1_000)
 
 
@@ -196,15 +196,14 @@ def test_left_out_batches_change_nothing_but_that(table) -> None:
 def _streamed(X, y, held_out: float = 0.0):
     from protopinv.features import FeatureMap
     from protopinv.objective import Classes
-    from protopinv.train.streamed import View
+    from protopinv.train.rows import View
 
     source, parts = ArrayRows(X, y, memory=0), Split(0, held_out)
     facts = survey(source, LabelCounts(), parts, ALONE, by_label=True)
     d = X.shape[1]
     features = FeatureMap(torch.zeros(d).double(), torch.ones(d).double())
     view = View(None, features, Classes(np.unique(y)), torch.float64, torch.device("cpu"))
-    rows, _, _ = Data(source, view.objective, facts, parts).rows(view)
-    return rows
+    return StreamedRows(Data(source, view.objective, facts, parts), view)
 
 
 def test_who_is_held_out_depends_on_the_place_in_its_file_alone(table, tmp_path: Path) -> None:
@@ -227,7 +226,9 @@ def test_who_is_held_out_depends_on_the_place_in_its_file_alone(table, tmp_path:
     assert 0.15 < np.mean(list(held[0].values())) < 0.25
 
 
-def test_a_reservoir_keeps_the_same_rows_in_any_order_and_every_group() -> None:
+def test_a_sample_has_the_same_rows_in_any_order_and_some_of_every_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     n = 20_000
     random = np.random.default_rng(0)
     y = (random.random(n) < 0.001).astype(int)
@@ -235,13 +236,16 @@ def test_a_reservoir_keeps_the_same_rows_in_any_order_and_every_group() -> None:
     keys = keys_of(0, "sample", number)
     rows = Sample(number[:, None], y, np.ones(n), number, np.zeros(n, int), keys)
     found = []
+    monkeypatch.setattr(survey_module, "SAMPLE_ROWS", 500)
     for order in (number, number[::-1], random.permutation(n)):
-        reservoir = Reservoir(500)
+        uniform = Sampler(by_label=False)
         for piece in np.array_split(order, 37):
-            reservoir.add(rows.taken(piece), np.arange(len(piece)))
-        (kept,) = reservoir.rows()
-        found.append(kept.number.tolist())
+            uniform.add(rows.taken(piece), np.arange(len(piece)))
+        found.append(uniform.rows().number.tolist())
     assert found[0] == found[1] == found[2]
+    assert len(found[0]) == 500
+    assert set(keys[found[0]]) == set(np.sort(keys)[:500])
+    monkeypatch.setattr(survey_module, "SAMPLE_ROWS", 1_000)
     sampler = Sampler(by_label=True)
     sampler.add(rows, np.arange(n))
     sample = sampler.rows()

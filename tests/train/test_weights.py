@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from configs import concrete
+from configs import concrete, data_of_arrays
 from torch import Generator, Tensor
 
 from protopinv.bank import Bank, balanced_groups, normal_inputs, pick_rows, population, start_bank
@@ -16,10 +16,9 @@ from protopinv.features import (
 from protopinv.network import Architecture, designs_of, propagate, solve_weights
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.solve import spread
-from protopinv.train.bank_pass import BankPass, Designs, SolverSettings
-from protopinv.train.data import data_of_arrays
+from protopinv.train.bank_pass import BankPass, SolverSettings
 from protopinv.train.data_pass import data_pass, score_and_loss
-from protopinv.train.prepare import first_banks, fit_features, fit_front, prepare
+from protopinv.train.prepare import first_banks, fit_features, fit_front, prepare, sampled
 from protopinv.train.rows import Rows
 
 N, K = 23, 3
@@ -109,8 +108,8 @@ def test_every_member_has_weights_of_its_own(
         torch.testing.assert_close(losses[member], loss[0], **CLOSE)
         left = Rows(seen[count == 0], y[count == 0])
         score, loss = score_and_loss(left, own, "relu", objective, chunk=chunk)
-        torch.testing.assert_close(together.held_score[member], score[0], **CLOSE)
-        torch.testing.assert_close(together.held_loss[member], loss[0], **CLOSE)
+        torch.testing.assert_close(together.held[0][member], score[0], **CLOSE)
+        torch.testing.assert_close(together.held[1][member], loss[0], **CLOSE)
 
 
 @pytest.mark.parametrize("diagonal", [False, True])
@@ -243,7 +242,7 @@ def test_a_stem_is_made_from_rows_that_count() -> None:
     config = concrete(
         stem="pca", stem_filters=3, stem_patch=3, stem_pool=2, image_shape=(8, 8), scaling="global"
     )
-    stem = fit_front(data.some(HOST), config, seed=0)
+    stem = fit_front(sampled(data, HOST), config, seed=0)
     assert all(tensor.isfinite().all() for tensor in stem.tensors().values())
 
 
@@ -294,7 +293,7 @@ def test_the_gradient_of_the_weighted_loss_in_the_bank_is_that_of_autograd(
     X, y = drawn(N, shape[1], seed=4), torch.arange(N) % K
     weight = torch.stack([weight_of(times_of(seed=seed)) for seed in range(2)])
     solver = SolverSettings(form, torch.float64)
-    solved = BankPass(bank, architecture, solver, Designs(), ridge=bank.ridge)
+    solved = BankPass(bank, architecture, solver, [], ridge=bank.ridge)
     passed = data_pass(Rows(X, y, weight), solved.weights, "tanh", objective, chunk=7)
     found, penalty = solved.pullback(
         passed.gradients, with_ridge=given["learn"], condition_penalty=given["penalty"]

@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args
 
 from protopinv.errors import CallbackWarning, ConfigError
 from protopinv.train.config import TrainConfig
-from protopinv.train.loop import EpochReport, Observer
-from protopinv.train.ranks import is_first
+from protopinv.train.history import EpochReport, Observer
+from protopinv.train.machine import is_first
 
 Monitored = Literal["auto", "loss", "validation_loss", "validation_score"]
 

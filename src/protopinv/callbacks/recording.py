@@ -13,7 +13,7 @@ from protopinv.errors import ConfigError
 from protopinv.files import replacing, require_file
 from protopinv.optional import require
 from protopinv.plain import plain
-from protopinv.train.loop import EpochReport
+from protopinv.train.history import EpochReport
 
 JSON_LINES = (".jsonl", ".ndjson")
 # Of CSV, before one for the ridge of each layer.

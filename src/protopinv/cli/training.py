@@ -100,8 +100,7 @@ class TrainingOptions:
         """Refuse what cannot be before any work, and write the file of options."""
         from protopinv.files import require_ending, require_file
         from protopinv.train.config import TrainConfig
-        from protopinv.train.machine import resolve_device
-        from protopinv.train.ranks import is_first
+        from protopinv.train.machine import is_first, resolve_device
 
         require_ending(self.output, "a model file")
         require_file(self.output)
@@ -204,7 +203,7 @@ def train(
     """
     options.check(context)
     from protopinv.callbacks import Callback, HistoryFile, TensorBoard
-    from protopinv.train.ranks import is_first
+    from protopinv.train.machine import is_first
 
     callbacks: list[Callback] = [] if log is None else [HistoryFile(log)]
     if tensorboard is not None:
@@ -360,7 +359,7 @@ def _source(data: str, options: TrainingOptions) -> "ArrowRows | None":
     from protopinv.data import NAMED
     from protopinv.files import is_file, is_folder
     from protopinv.rows import open_rows, source
-    from protopinv.train.ranks import expected
+    from protopinv.train.machine import expected
 
     path = Path(data)
     if data in NAMED or not (is_file(path) or is_folder(path)):

@@ -25,13 +25,19 @@ from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.rows import MemoryRows, Piece, RowSource, concatenated
 from protopinv.tables.rows import encode_grown, grow_table
 from protopinv.train.config import TrainConfig, is_auto
-from protopinv.train.data import class_factors
+from protopinv.train.history import progress
 from protopinv.train.machine import threads_for
-from protopinv.train.progress import progress
 from protopinv.train.resolve import have_one_unit, resolved
-from protopinv.train.streamed import View
+from protopinv.train.rows import View
 from protopinv.train.survey import check_features, mass_of, rows_a_piece
-from protopinv.train.targets import ListedLabels, few, label_names, numbers_of, require_scale
+from protopinv.train.targets import (
+    LabelCounts,
+    class_factors,
+    few,
+    label_names,
+    numbers_of,
+    require_scale,
+)
 from protopinv.train.training import Job
 
 # Rows of a long source that are learned at a time.
@@ -203,7 +209,7 @@ def _labels(
             f"This model has one class a row. y has {y.shape[1]} columns. Give one of them."
         )
     if listed is not None:
-        counts = ListedLabels(np.union1d(objective.labels, listed))
+        counts = LabelCounts(np.union1d(objective.labels, listed))
         counts.add(y, np.ones(len(y)), "y")
         return counts.objective().labels
     if (y.dtype.kind in "OU") != (objective.labels.dtype.kind in "OU"):

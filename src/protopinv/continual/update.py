@@ -27,7 +27,7 @@ from protopinv.memory import Memory
 from protopinv.model import Model
 from protopinv.objective import Classes, Labels
 from protopinv.train.config import TrainConfig
-from protopinv.train.loop import Observer
+from protopinv.train.history import Observer
 from protopinv.train.prepare import Prepared
 from protopinv.train.rows import Rows
 from protopinv.train.training import Job, Start, Trained, train
@@ -236,7 +236,7 @@ def _trained(call: Call, rows: Rows) -> Trained:
         early_stopping=False,
         row_dtype="same",
     )
-    start = Start(bank, None, same, call.model.n_frozen)
+    start = Start(bank, call.model.n_frozen)
     prepared = Prepared(None, same, rows, rows)
     return train(prepared, call.model.objective, [config], call.settings.job, start)
 

@@ -22,8 +22,8 @@ from protopinv.fitting import fit_rows, training_errors
 from protopinv.objective import Classes, Labels
 from protopinv.plain import Rule
 from protopinv.rows import MemoryRows, RowSource
-from protopinv.train.loop import Observer
-from protopinv.train.targets import LabelColumns, LabelCounts, ListedLabels, Targets
+from protopinv.train.history import Observer
+from protopinv.train.targets import LabelColumns, LabelCounts, Targets
 
 
 @as_estimator
@@ -181,4 +181,4 @@ def label_targets(rows: RowSource, listed: Any = None) -> Targets:
         raise DataError(
             "classes lists the classes of one class a row. y has several labels. Leave it out."
         )
-    return ListedLabels(listed)
+    return LabelCounts(np.unique(listed))

@@ -15,7 +15,7 @@ from protopinv.estimators.parameters import as_estimator, hyperparameter, parame
 from protopinv.fitting import fit_rows, training_errors
 from protopinv.rows import MemoryRows, RowSource
 from protopinv.train.config import FLAG
-from protopinv.train.loop import Observer
+from protopinv.train.history import Observer
 from protopinv.train.targets import NumberStats, Targets, numbers_of
 
 

@@ -27,7 +27,7 @@ from protopinv.rows.source import IN_MEMORY_BYTES
 from protopinv.tables import frame_columns, is_frame
 from protopinv.tables.rows import columns_of
 from protopinv.train.config import TrainConfig
-from protopinv.train.ranks import expected
+from protopinv.train.machine import expected
 from protopinv.train.targets import few
 from protopinv.words import hint
 

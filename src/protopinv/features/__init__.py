@@ -6,7 +6,12 @@ convolutional stem for images, or a tail transform of the columns of a table.
 
 from protopinv.features.distort import Distortion
 from protopinv.features.map import FeatureMap, fit_feature_map, fit_wide_feature_map
-from protopinv.features.moments import Moments, measure_moments, moments_of_chunk
+from protopinv.features.moments import (
+    Moments,
+    measure_moments,
+    merged_moments,
+    moments_of_chunk,
+)
 from protopinv.features.stem import Stem, fit_stem, map_side
 from protopinv.features.tails import (
     Clip,
@@ -35,6 +40,7 @@ __all__ = [
     "fit_wide_feature_map",
     "map_side",
     "measure_moments",
+    "merged_moments",
     "moments_of_chunk",
     "weighted_quantiles",
 ]

@@ -71,11 +71,19 @@ Chunk = tuple[Float[Tensor, "n d"], Float[Tensor, "n k"], Float[Tensor, " n"] | 
 
 
 def measure_moments(chunks: Iterable[Chunk], *, diagonal: bool = False) -> Moments:
-    """Moments over all chunks in float64."""
-    parts = (moments_of_chunk(*chunk, diagonal=diagonal) for chunk in chunks)
-    total = next(parts)
+    """Moments over all chunks in float64; there is one at least."""
+    total = merged_moments(moments_of_chunk(*chunk, diagonal=diagonal) for chunk in chunks)
+    if total is None:
+        raise AssertionError("there are no rows")
+    return total
+
+
+def merged_moments(parts: Iterable[Moments | None]) -> Moments | None:
+    """The moments of the rows of all parts; None if no part has rows."""
+    total = None
     for part in parts:
-        total = total.merge(part)
+        if part is not None:
+            total = part if total is None else total.merge(part)
     return total
 
 

@@ -27,11 +27,6 @@ class Classes(Objective):
     measure = "accuracy"
     are_odds = True
 
-    @classmethod
-    def of(cls, y: NDArray[Any]) -> "Classes":
-        """The classes that appear, sorted."""
-        return cls(np.unique(y))
-
     @property
     def n_outputs(self) -> int:
         """One for each class."""

@@ -42,23 +42,6 @@ class Numbers(Objective):
     measure = "R2"
 
     @classmethod
-    def of(cls, y: NDArray[np.float64], weight: NDArray[Any] | None, loss: str) -> "Numbers":
-        """Mean and standard deviation of each column; median and middle half for Huber loss.
-
-        Both by the weights of the rows. A column that does not vary is only shifted.
-        """
-        # a copy: torch takes no array that it may not write to
-        columns = np.array(y, dtype=np.float64).reshape(len(y), -1)
-        mass = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
-        mass = mass / mass.sum()
-        centre = mass @ columns
-        with np.errstate(over="ignore"):  # whoever asks looks at what came out
-            variance = mass @ (columns - centre) ** 2
-        return cls.from_moments(
-            centre, variance, len(y), loss, some=(columns, mass), is_column=np.ndim(y) == 1
-        )
-
-    @classmethod
     def from_moments(
         cls,
         centre: NDArray[np.float64],
@@ -69,7 +52,10 @@ class Numbers(Objective):
         some: tuple[NDArray[np.float64], NDArray[np.float64]],
         is_column: bool,
     ) -> "Numbers":
-        """Centre and spread from mean and variance of n rows; quantiles are of ``some``."""
+        """Mean and standard deviation of n rows; for Huber loss median and middle half of ``some``.
+
+        A column that does not vary is only shifted.
+        """
         # numbers as equal as rounding allows do not vary
         varies = np.sqrt(variance) > np.finfo(np.float64).eps * np.abs(centre) * np.sqrt(n)
         spread = np.sqrt(np.where(varies, variance, 1.0))

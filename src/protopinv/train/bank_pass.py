@@ -5,7 +5,7 @@ longer than the numbers.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -25,19 +25,9 @@ class SolverSettings:
     form: str
     precision: torch.dtype
 
-
-@dataclass
-class Designs:
-    """[1, X], [1, act(H_1)], ... in memory that every pass overwrites; the ones stay."""
-
-    matrices: list[Tensor] = field(default_factory=list)
-
-    def take(self, layer: int, like: Float[Tensor, "m p d"]) -> Float[Tensor, "m p d_plus_1"]:
-        """The design of a layer, to be filled behind its first column."""
-        if layer == len(self.matrices):
-            m, p, d = like.shape
-            self.matrices.append(like.new_ones(m, p, d + 1))
-        return self.matrices[layer]
+    def __str__(self) -> str:
+        method = "SVD" if self.form == "svd" else "Cholesky"
+        return f"{method} in {str(self.precision).removeprefix('torch.')}"
 
 
 class Penalty(NamedTuple):
@@ -54,6 +44,7 @@ class BankPass:
     ``error`` is the estimated relative error of every layer's solve. ``factors`` are (A, S) with
     W = A'S for layers of a single member that were solved in the dual form: rows may go through
     both instead of W. ``dropout`` has factors of the hidden targets, the same for all members.
+    ``designs``, [1, X], [1, act(H_1)], ..., are memory that every pass overwrites; the ones stay.
     """
 
     def __init__(
@@ -61,7 +52,7 @@ class BankPass:
         bank: Bank,
         architecture: Architecture,
         solver: SolverSettings,
-        designs: Designs,
+        designs: list[Tensor],
         *,
         ridge: Float[Tensor, "m layers"],
         dropout: Sequence[Float[Tensor, "p _"]] = (),
@@ -78,11 +69,12 @@ class BankPass:
         if architecture.temperature > 0:
             temperature = architecture.temperature
             outputs, self._outputs_back = _tracked(lambda Y: soft_labels(Y, temperature), outputs)
-        self._designs = [designs.take(0, inputs)]
-        self._designs[0][..., 1:].copy_(inputs)
-        for layer, H in enumerate(self._hidden, start=1):
-            self._designs.append(designs.take(layer, H))
-            self._act.forward(H, self._designs[layer][..., 1:])
+        for m, p, d in () if designs else [each.shape for each in (inputs, *self._hidden)]:
+            designs.append(inputs.new_ones(m, p, d + 1))
+        self._designs = designs
+        designs[0][..., 1:].copy_(inputs)
+        for H, design in zip(self._hidden, designs[1:], strict=True):
+            self._act.forward(H, design[..., 1:])
         targets = [*self._hidden, outputs]
         form, precision = solver.form, solver.precision
         self._solve = LayerSolve(self._designs, targets, ridge, form=form, precision=precision)

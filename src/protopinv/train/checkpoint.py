@@ -1,36 +1,31 @@
 """Checkpoints: the whole state of a training as a file, from which it resumes bit for bit.
 
 Safetensors, with everything that is not a tensor as JSON in its header, and a checksum of the whole
-file beside it. Written to a temporary file, synced and renamed; the previous one stays
-beside it.
+file beside it. Written to a temporary file, synced and renamed; the previous one stays beside it.
 """
 
 import hashlib
 import json
-import mmap
 import os
 import shutil
-import signal
-import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from protopinv.errors import CheckpointError, CheckpointWarning, ConfigError, OutputError
 from protopinv.files import replacing, require_file
 from protopinv.plain import differences, shortened
-from protopinv.train.loop import Run, StopTraining
-from protopinv.train.ranks import ALONE, Ranks
+from protopinv.train.loop import Run
+from protopinv.train.machine import ALONE, Ranks
 
-FORMAT = 3
+FORMAT = 4
 # Where the checksum stands in the header; it counts as zeros when it is made.
 CHECKSUM = b'"sha256":"'
 ZEROS = "0" * 64
@@ -49,19 +44,14 @@ class Every:
     @classmethod
     def of(cls, interval: int | str) -> "Every":
         """From a number of epochs, or a time such as "30s", "10min" or "1h"."""
-        if isinstance(interval, int) and not isinstance(interval, bool) and interval >= 1:
-            return cls(epochs=interval)
-        text = interval.strip() if isinstance(interval, str) else ""
-        for unit, seconds in sorted(UNITS.items(), key=lambda item: -len(item[0])):
-            if text.endswith(unit):
-                try:
-                    time = float(text.removesuffix(unit)) * seconds
-                except ValueError:
-                    break
-                if time > 0:
-                    return cls(seconds=time)
+        is_plain = isinstance(interval, int | str) and not isinstance(interval, bool)
+        text = str(interval).strip() if is_plain else ""
         if text.isdigit() and int(text) >= 1:
             return cls(epochs=int(text))
+        for unit, factor in UNITS.items():
+            with suppress(ValueError):
+                if text.endswith(unit) and float(text.removesuffix(unit)) > 0:
+                    return cls(seconds=float(text.removesuffix(unit)) * factor)
         raise ConfigError(
             "checkpoint_every must be a number of epochs or a time such as '30s', '10min' or '1h'. "
             f"Got {interval!r}. Change it."
@@ -70,30 +60,41 @@ class Every:
 
 @dataclass
 class Checkpoints:
-    """Where checkpoints go, how often, and whether to resume from the existing one."""
+    """Where checkpoints go, how often, and whether to resume from the existing one.
+
+    ``spent`` are the seconds of training before this one resumed.
+    """
 
     path: Path
     every: Every
     resume: bool = False
     ranks: Ranks = ALONE
     clock: Callable[[], float] = field(default=lambda: 0.0)
+    spent: float = 0.0
     _fingerprint: dict[str, Any] = field(default_factory=dict)
     _runs: dict[int, Run] = field(default_factory=dict)
     _screened: dict[int, float] = field(default_factory=dict)
     _saved: dict[str, Any] = field(default_factory=dict)
     _last: float = 0.0
-    _spent: float = 0.0
     _epochs: int = 0
-    _signalled: int = 0
     # whether the file at ``path`` is sound, and why the last one could not be written
     _is_whole: bool = True
     _trouble: str = ""
 
     def saved_seed(self) -> int | None:
-        """The seed of the training to resume, if there is one."""
-        if not self._saved and self.resume:
-            self._saved = self._read_by_first()
-        return None if not self._saved else int(self._saved["seed"])
+        """The seed of the training to resume, if there is one; the first rank reads for all."""
+        if self.resume and not self._saved:
+            state: dict[str, Any] | Exception = {}
+            if self.ranks.is_first:
+                try:
+                    state, self._is_whole = read(self.path)
+                except CheckpointError as error:
+                    state = error
+            (state, *_) = self.ranks.gather(state)
+            if isinstance(state, Exception):
+                raise state
+            self._saved = state
+        return int(self._saved["seed"]) if self._saved else None
 
     def begin(self, fingerprint: dict[str, Any], seed: int, *, keep_seed: bool) -> None:
         """Before training: refuse a file that cannot be written, or is of another training."""
@@ -106,27 +107,20 @@ class Checkpoints:
             if not keep_seed:
                 theirs["seed"] = seed
             _require_same(self.path, theirs, json.loads(json.dumps(self._fingerprint)))
-            self._spent = float(self._saved["seconds"])
+            self.spent = float(self._saved["seconds"])
             self._screened = {int(k): v for k, v in self._saved["screened"].items()}
-
-    @property
-    def spent(self) -> float:
-        """Seconds of training before this one resumed."""
-        return self._spent
 
     def watch(self, number: int, run: Run) -> Run:
         """Watch the training of candidate ``number``, resumed if the checkpoint holds its state."""
-        state = self._saved.get("runs", {}).get(str(number)) if self._saved else None
+        state = self._saved.get("runs", {}).get(str(number))
         if state is not None:
-            device = run.step.trained[0].device
-            placed = _on(state, device)
-            run.restore(placed)
-            own = placed["ranks"].get(str(self.ranks.number))
-            augment = run.step.augment
-            if own and augment is not None and len(placed["ranks"]) == self.ranks.size:
+            device, augment = run.step.trained[0].device, run.step.augment
+            state = _mapped(state, lambda x, _: x.to(device) if isinstance(x, Tensor) else x)
+            run.restore(state)
+            own = state["ranks"].get(str(self.ranks.number))
+            if own and augment is not None and len(state["ranks"]) == self.ranks.size:
                 augment.restore(own)
         self._runs[number] = run
-        run.after_step = self._after_step
         return run
 
     def screened(self, number: int, loss: float) -> float:
@@ -142,21 +136,17 @@ class Checkpoints:
         """Write only the loss of this candidate from now on."""
         self._runs.pop(number, None)
 
-    def _after_step(self, run: Run) -> None:
-        due = self._is_due(run)
-        stop, save = self.ranks.agree(self._signalled > 0, due)
-        if save or stop:
-            self.write()
-        if stop:
-            raise StopTraining
-
-    def _is_due(self, run: Run) -> bool:
+    def after_step(self, run: Run, *, stopping: bool) -> bool:
+        """Write a checkpoint if it is time, or training is to stop; whether it is on any rank."""
         if self.every.seconds is not None:
-            return self.clock() - self._last >= self.every.seconds
-        if run.is_within_epoch:
-            return False
-        self._epochs += 1
-        return self._epochs % (self.every.epochs or 1) == 0
+            due = self.clock() - self._last >= self.every.seconds
+        elif due := not run.is_within_epoch:
+            self._epochs += 1
+            due = self._epochs % (self.every.epochs or 1) == 0
+        stops, due = self.ranks.agree(stopping, due)
+        if due or stops:
+            self.write()
+        return stops
 
     def write(self) -> None:
         """Write a checkpoint now."""
@@ -166,10 +156,8 @@ class Checkpoints:
             # the state of augmentation, which every rank has for itself
             augment = run.step.augment
             own = self.ranks.gather({} if augment is None else augment.dump())
-            runs[str(number)] = {
-                **run.dump(),
-                "ranks": {str(rank): each for rank, each in enumerate(own)},
-            }
+            ranks = {str(rank): each for rank, each in enumerate(own)}
+            runs[str(number)] = {**run.dump(), "ranks": ranks}
         self._last = self.clock()
         if not self.ranks.is_first:
             return
@@ -177,25 +165,19 @@ class Checkpoints:
             "format": FORMAT,
             "fingerprint": self._fingerprint,
             "seed": self._fingerprint["seed"],
-            "seconds": self._spent + self._last,
+            "seconds": self.spent + self._last,
             "screened": {str(number): loss for number, loss in self._screened.items()},
             "runs": runs,
         }
         try:
-            self._put(state)
-        except (OutputError, SafetensorError) as error:
+            with replacing(self.path) as temporary:
+                temporary.write_bytes(_packed(state))
+                if self._is_whole:
+                    _keep_previous(self.path)
+        except OutputError as error:
             self._warn_of(_first_line(error))
         else:
             self._is_whole, self._trouble = True, ""
-
-    def _put(self, state: dict[str, Any]) -> None:
-        tensors: dict[str, Tensor] = {}
-        text = json.dumps(_flattened(state, "", tensors))
-        with replacing(self.path) as temporary:
-            save_file(tensors, temporary, metadata={"protopinv": text, "sha256": ZEROS})
-            _seal(temporary)
-            if self._is_whole:
-                _keep_previous(self.path)
 
     def _warn_of(self, trouble: str) -> None:
         """Warn that a checkpoint was not written; once for one reason."""
@@ -209,45 +191,6 @@ class Checkpoints:
                 ),
                 stacklevel=2,
             )
-
-    def _read_by_first(self) -> dict[str, Any]:
-        """The state that the first rank reads, for all ranks."""
-        state: dict[str, Any] | Exception = {}
-        if self.ranks.is_first:
-            try:
-                state, self._is_whole = read(self.path)
-            except CheckpointError as error:
-                state = error
-        (first, *_) = self.ranks.gather(state)
-        if isinstance(first, Exception):
-            raise first
-        return first
-
-    @contextmanager
-    def signals(self) -> Iterator[threading.Event]:
-        """In here Ctrl-C and SIGTERM end the training after the next step, with a checkpoint.
-
-        A second Ctrl-C ends it at once. A signal that this process ignores stays ignored. The event
-        is for those who must end sooner than the next checkpoint.
-        """
-        ends = threading.Event()
-        if threading.current_thread() is not threading.main_thread():
-            yield ends
-            return
-
-        def stop(_: int, __: Any) -> None:
-            self._signalled += 1
-            if self._signalled > 1:
-                raise KeyboardInterrupt
-
-        both = (signal.SIGINT, signal.SIGTERM)
-        kinds = [kind for kind in both if signal.getsignal(kind) is not signal.SIG_IGN]
-        before = [signal.signal(kind, stop) for kind in kinds]
-        try:
-            yield ends
-        finally:
-            for kind, handler in zip(kinds, before, strict=True):
-                signal.signal(kind, handler)
 
 
 def previous(path: Path) -> Path:
@@ -310,15 +253,12 @@ def _first_line(error: Exception) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     """The state in a file; nothing of it is used before its checksum is right."""
-    with path.open("rb") as file:
-        at, expected = _checksum(file.fileno())
-        file.seek(at)
-        if file.read(len(expected)) != expected:
-            raise ValueError("damaged: its checksum is another")
-    with safe_open(path, "pt") as opened:
-        text = (opened.metadata() or {})["protopinv"]
-        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    state: dict[str, Any] = _nested(json.loads(text), tensors)
+    content = path.read_bytes()
+    if _sealed(content) != content:
+        raise ValueError("damaged: its checksum is another")
+    header = json.loads(content[8 : _header_end(content)])
+    plain, tensors = json.loads(header["__metadata__"]["protopinv"]), load(content)
+    state: dict[str, Any] = _mapped(plain, lambda leaf, name: tensors.get(name, leaf))
     if state.get("format") != FORMAT:
         raise ValueError(
             f"of format {state.get('format')!r}, where this version reads {FORMAT}; resume with "
@@ -327,63 +267,42 @@ def _read(path: Path) -> dict[str, Any]:
     return state
 
 
-def _seal(path: Path) -> None:
-    """Write the checksum in place of the zeros."""
-    with path.open("r+b") as file:
-        at, checksum = _checksum(file.fileno())
-        file.seek(at)
-        file.write(checksum)
+def _packed(state: Mapping[str, Any]) -> bytes:
+    """A file with the state: tensors by their names in it, all else as JSON."""
+    tensors: dict[str, Tensor] = {}
+
+    def moved(leaf: Any, name: str) -> Any:
+        if not isinstance(leaf, Tensor):
+            return leaf
+        tensors[name] = leaf.detach().cpu().contiguous().clone()
+        return None
+
+    text = json.dumps(_mapped(state, moved))
+    return _sealed(save(tensors, {"protopinv": text, "sha256": ZEROS}))
 
 
-def _checksum(file: int) -> tuple[int, bytes]:
-    """Where a file has its checksum, and what that must be; ValueError without such a place."""
-    with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as content:
-        length = int.from_bytes(content[:8], "little")
-        fits = length <= len(content) - 8
-        at = content.find(CHECKSUM, 8, 8 + length) if fits else -1
-        if at < 0:
-            raise ValueError("damaged, or written by a version that gave it no checksum")
-        start = at + len(CHECKSUM)
-        digest = hashlib.sha256()
-        with memoryview(content) as view, view[:start] as before:
-            digest.update(before)
-            digest.update(ZEROS.encode())
-            with view[start + len(ZEROS) :] as after:
-                digest.update(after)
-    return start, digest.hexdigest().encode()
+def _sealed(content: bytes) -> bytes:
+    """A file with its checksum in place; ValueError where it has no place for one."""
+    at = content.find(CHECKSUM, 8, _header_end(content))
+    if at < 0:
+        raise ValueError("damaged, or written by a version that gave it no checksum")
+    before, after = content[: at + len(CHECKSUM)], content[at + len(CHECKSUM) + len(ZEROS) :]
+    checksum = hashlib.sha256(before + ZEROS.encode() + after).hexdigest()
+    return before + checksum.encode() + after
 
 
-def _flattened(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """Plain JSON: every tensor is moved to ``tensors``, with its name in its place."""
-    if isinstance(value, Tensor):
-        tensors[name] = value.detach().cpu().contiguous().clone()
-        return {"tensor": name}
+def _header_end(content: bytes) -> int:
+    return 8 + int.from_bytes(content[:8], "little")
+
+
+def _mapped(value: Any, change: Callable[[Any, str], Any], name: str = "") -> Any:
+    """Nested lists and dicts, in which every other value is changed, by what leads there."""
     if isinstance(value, Mapping):
-        return {
-            key: _flattened(each, f"{name}.{key}".strip("."), tensors)
-            for key, each in value.items()
-        }
+        pairs = ((str(key), f"{name}.{key}".strip(".")) for key in value)
+        return {key: _mapped(value[key], change, inner) for key, inner in pairs}
     if isinstance(value, list | tuple):
-        return [_flattened(each, f"{name}.{i}", tensors) for i, each in enumerate(value)]
-    return value
-
-
-def _nested(value: Any, tensors: Mapping[str, Tensor]) -> Any:
-    if isinstance(value, dict):
-        if set(value) == {"tensor"}:
-            return tensors[value["tensor"]]
-        return {key: _nested(each, tensors) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_nested(each, tensors) for each in value]
-    return value
-
-
-def _on(value: Any, device: torch.device) -> Any:
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {key: _on(each, device) for key, each in value.items()}
-    return [_on(each, device) for each in value] if isinstance(value, list) else value
+        return [_mapped(each, change, f"{name}.{i}") for i, each in enumerate(value)]
+    return change(value, name)
 
 
 def _require_same(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> None:

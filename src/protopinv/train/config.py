@@ -226,7 +226,10 @@ class TrainConfig:
             if not (item.metadata["auto"] and is_auto(value)):
                 rule = item.metadata["rule"] or _choice(item.type)
                 self._require(item.name, rule.test(value), rule.text)
-        self._check_layers()
+        for name in () if is_auto(self.hidden_sizes) else ("ridge", "learn_ridge"):
+            layers = len(self.widths) + 1
+            rule = f"one, or at most one for each of the {layers} layers"
+            self._require(name, len(listed(getattr(self, name))) <= layers, rule)
         self._check_validation()
         if self.stem not in ("none", AUTO) and self.compresses_tails:
             raise ConfigError(
@@ -243,11 +246,6 @@ class TrainConfig:
     def compresses_tails(self) -> bool:
         """Whether tails are compressed before the columns are scaled."""
         return self.scaling in TAIL_COMPRESSION
-
-    @property
-    def has_front(self) -> bool:
-        """Whether a stem or a tail transform comes before the affine map of the features."""
-        return self.stem != "none" or self.compresses_tails
 
     @property
     def architecture(self) -> "Architecture":
@@ -292,15 +290,6 @@ class TrainConfig:
     def _per_layer(self, setting: Any) -> list[Any]:
         values, layers = listed(setting), len(self.widths) + 1
         return (values + [values[-1]] * layers)[:layers]
-
-    def _check_layers(self) -> None:
-        if is_auto(self.hidden_sizes):
-            return
-        layers = len(self.widths) + 1
-        for name in ("ridge", "learn_ridge"):
-            several = len(listed(getattr(self, name)))
-            rule = f"one, or at most one for each of the {layers} layers"
-            self._require(name, several <= layers, rule)
 
     def _check_validation(self) -> None:
         if self.early_stopping is True and self.held_out == 0:

@@ -1,81 +1,71 @@
-"""Rows as they came, after one pass over them; what training asks of them; weights of classes."""
+"""Rows of a source after a survey, as the network sees them: read once, or again for every pass."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from itertools import chain
-from numbers import Real
-from typing import Any, NamedTuple
+from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
-from protopinv.errors import ConfigError, DataError
-from protopinv.features import Distortion, Front, Moments, measure_moments
+from protopinv.errors import ConfigError
 from protopinv.objective import Classes, Objective
 from protopinv.rows import Block, MemoryRows, Piece, RowSource, weighted
-from protopinv.train.ranks import ALONE, Ranks
+from protopinv.rows.cache import AHEAD
+from protopinv.train.machine import ALONE, Ranks
 from protopinv.train.resolve import FOLDS
-from protopinv.train.rows import AnyRows, Rows, joined_rows
-from protopinv.train.streamed import (
+from protopinv.train.rows import (
+    CPU_CHUNK_MOST,
     GPU_PIECE_NUMBERS,
-    Counting,
-    StreamedRows,
+    AnyRows,
+    Rows,
     View,
-    behind_front,
+    as_tensor,
     is_long_unsigned,
-    piece_rows,
-    rows_at,
+    joined_rows,
 )
 from protopinv.train.survey import (
     SAMPLE_ROWS,
+    Sample,
     Split,
     Survey,
-    as_tensor,
     deal_folds,
     hold_out,
     pieces_of,
+    rows_a_piece,
     survey,
 )
-from protopinv.train.targets import LabelCounts, Targets, few
+from protopinv.train.targets import (
+    ClassWeights,
+    LabelCounts,
+    Targets,
+    class_factors,
+)
 
 # All rows are moved to a GPU, once for a training, if they take at most this share of its memory.
 MOST_OF_FREE = 0.25
-
-# Rows behind a front in float64, encoded targets, and what each row counts (None: once each).
-Chunk = tuple[Float[Tensor, "n d"], Tensor, Float[Tensor, " n"] | None]
-
-
-class Some(NamedTuple):
-    """Rows as they came, encoded targets, and what each row counts (None: once each)."""
-
-    X: Tensor
-    targets: Tensor
-    weight: Float[Tensor, " n"] | None
+# Mini-batches are drawn from so many rows at a time, which come from blocks in a random order.
+WINDOW_ROWS = 2**17
+# A GPU works on so many rows at a time while others come, this many in a copy.
+GPU_CHUNK = 2**18
+GPU_PIECE_ROWS = 2**17
 
 
 @dataclass(frozen=True)
 class Data:
     """Rows of a source, which of them are held out, and what a survey has shown of all.
 
-    ``targets`` has statistics of the targets, if they are known. Rows in memory are read once;
-    others again for every pass, each rank its own.
+    Rows in memory are read once; others again for every pass, each rank its own.
     """
 
     source: RowSource
     objective: Objective
     survey: Survey
     split: Split
-    targets: Targets | None = None
     ranks: Ranks = ALONE
-
-    @property
-    def n_training(self) -> int:
-        """How many rows there are to train on."""
-        return int(self.survey.counts[0])
 
     def placed(self, device: torch.device) -> "Data":
         """The data with all rows on a GPU, in the type they came in, where it has room for them."""
@@ -89,133 +79,6 @@ class Data:
         for start in range(0, len(X), size):
             moved[start : start + size] = as_tensor(X[start : start + size])
         return replace(self, source=MemoryRows(moved, y, weight))
-
-    def some(self, device: torch.device) -> Some:
-        """A uniform sample of the rows to train on."""
-        some = self.survey.sample.lowest(SAMPLE_ROWS)
-        targets = torch.from_numpy(np.ascontiguousarray(self.objective.encode(some.y))).to(device)
-        weight = some.weight if self.survey.is_weighted else None
-        return Some(as_tensor(some.X).to(device), targets, self._relative(weight, device))
-
-    def moments(
-        self, front: Front | None, against: bool, device: torch.device, *, diagonal: bool
-    ) -> Moments:
-        """Moments from the survey or, behind a ``front`` it did not know, from another pass."""
-        if front is None and self.survey.moments is not None:
-            return self.survey.moments
-        chunks = (
-            (X, self.objective.for_projection(y) if against else X[:, :0], weight)
-            for X, y, weight in self._chunks(front, device)
-        )
-        if self.ranks.size == 1:
-            return measure_moments(chunks, diagonal=diagonal)
-        some = next(chunks, None)  # a rank may have no rows
-        mine = None if some is None else measure_moments(chain([some], chunks), diagonal=diagonal)
-        # a GPU of another rank is not ours
-        parts = self.ranks.gather(None if mine is None else mine.to("cpu"))
-        return reduce(Moments.merge, [part.to(device) for part in parts if part is not None])
-
-    def _chunks(self, front: Front | None, device: torch.device) -> Iterator[Chunk]:
-        """This rank's training rows behind the front, with targets and weights."""
-        source = self.source
-        width = source.n_features if front is None else front.n_outputs
-        size = piece_rows(width + self.objective.n_outputs, front, device)
-        for block, piece in pieces_of(source, self.ranks.share(source.blocks)):
-            numbers = self._trained(block, piece)
-            for rows in np.array_split(numbers, -(-len(numbers) // size)) if len(numbers) else ():
-                X = rows_at(piece.X, rows)
-                X = X if isinstance(X, Tensor) else as_tensor(X).to(device)
-                y = torch.from_numpy(self.objective.encode(np.asarray(piece.y)[rows])).to(device)
-                weight = None if piece.weight is None else piece.weight[rows]
-                yield behind_front(X, front), y, self._relative(weight, device)
-
-    def _trained(self, block: Block, piece: Piece) -> NDArray[np.int64]:
-        """The places of the rows of a piece to train on."""
-        trained = ~self.split.held(block, piece)
-        return np.flatnonzero(trained if piece.weight is None else trained & (piece.weight > 0))
-
-    def _relative(
-        self, weight: NDArray[np.float64] | None, device: torch.device
-    ) -> Float[Tensor, " n"] | None:
-        """Weights with a mean of about one, so that no sum of them overflows or vanishes."""
-        if weight is None:
-            return None
-        mean = self.survey.masses.sum() / self.survey.counts.sum()
-        return torch.from_numpy(weight / mean).to(device)
-
-    def rows(
-        self, view: View, distortions: Sequence[Distortion] = (), n_full: int = 0
-    ) -> tuple[AnyRows, Rows, Rows | None]:
-        """The training rows as the network sees them, then a copy of all for each distortion.
-
-        And those of them from which banks start: some, and some of each class. With ``n_full`` they
-        are for so many members that see all rows and one for each fold; the last are those by which
-        folds are judged, None where some fold would have no rows.
-        """
-        masses = self.survey.fold_masses
-        crossed = n_full > 0 and bool((masses > 0).all())
-        rows = self._streamed(view, part=0)
-        if crossed:
-            counting = replace(rows.counting, n_full=n_full, fold_mass=tuple(masses.tolist()))
-            rows = replace(rows, counting=counting)
-        sample, seen = self.survey.sample, self._resident(rows)
-        if not isinstance(seen, Rows) or not self.source.in_memory:
-            judged = rows.of_sample(sample.lowest(SAMPLE_ROWS)) if crossed else None
-            return seen, rows.of_sample(sample), judged
-        start = judged = seen
-        if len(sample) < len(seen):
-            numbers = self._trained(*next(pieces_of(self.source, self.source.blocks)))
-            places = np.searchsorted(numbers, sample.number)
-            start = seen.taken(torch.from_numpy(places).to(seen.X.device))
-        if distortions:
-            copies = [replace(rows, view=replace(view, distortion=d)) for d in distortions]
-            seen = joined_rows([seen, *(_unjudged(copy.resident()) for copy in copies)])
-        return seen, start, judged if crossed else None
-
-    def held_rows(self, view: View) -> tuple[AnyRows, Rows] | None:
-        """The rows to validate on, and those by which a network is calibrated: all, or a sample."""
-        sample = self.survey.samples[1]
-        if sample is None:
-            return None
-        held = self._streamed(view, part=1)
-        rows = self._resident(held)
-        if isinstance(rows, Rows) and self.source.in_memory:
-            return rows, rows
-        return rows, held.of_sample(sample)
-
-    def masses(self) -> Float[Tensor, " g"] | None:
-        """What the training rows of every class count; held-out rows are as many of each."""
-        if self.targets is None:
-            return None
-        shares = torch.ones(1, dtype=torch.float64)
-        if isinstance(self.objective, Classes) and isinstance(self.targets, LabelCounts):
-            shares = torch.from_numpy(self.targets.masses_of(self.objective.labels))
-        return shares / shares.sum() * float(self.survey.masses[0])
-
-    def _streamed(self, view: View, *, part: int) -> StreamedRows:
-        facts = self.survey
-        n, mass = int(facts.counts[part]), float(facts.masses[part])
-        counting = Counting(n, mass / max(1, n) if facts.is_weighted else None)
-        return StreamedRows(
-            self.source, view, self.split, self.ranks, counting, facts.trained, held_out=part == 1
-        )
-
-    def _resident(self, rows: StreamedRows) -> AnyRows:
-        """Rows to walk again and again: in memory, where this rank's part has room there."""
-        if self.source.in_memory:
-            return rows.resident()
-        view, room = rows.view, self.source.memory
-        size = rows.n_total / self.ranks.size * view.features.n_components * view.dtype.itemsize
-        if view.device.type == "cuda":
-            room = int(0.5 * torch.cuda.mem_get_info(view.device)[0]) if room else 0
-        # all or none: ranks that keep their rows exchange how many these are
-        (too_large,) = self.ranks.agree(size > room)
-        return rows if too_large else rows.resident()
-
-
-def _unjudged(copy: Rows) -> Rows:
-    """Copies of images, by which no fold is judged."""
-    return copy if copy.held is None else replace(copy, held=torch.zeros_like(copy.held))
 
 
 def data_in_memory(
@@ -236,91 +99,292 @@ def data_in_memory(
     groups = objective.groups(torch.from_numpy(objective.encode(y))).numpy()
     held = None
     if held_out is not None:
-        held = np.isin(np.arange(len(y)), held_out)
+        held, share = np.isin(np.arange(len(y)), held_out), len(held_out) / len(y)
     elif share:
         held = hold_out(groups, share, seed)
     fold = deal_folds(groups, FOLDS, seed) if folds else np.full(len(y), -1)
-    split = Split(seed, share if held_out is None else len(held_out) / len(y), held, fold)
+    split = Split(seed, share, held, fold)
     facts = survey(source, None, split, ALONE, by_label=isinstance(objective, Classes))
-    return Data(source, objective, facts, split, targets)
+    facts.targets = targets
+    return Data(source, objective, facts, split)
 
 
-def data_of_arrays(
-    X: NDArray[Any],
-    y: NDArray[Any],
-    objective: Objective,
-    weight: NDArray[np.float64] | None = None,
-    **options: Any,
-) -> Data:
-    """Data of a matrix, with targets as a user knows them; options as in ``data_in_memory``."""
-    seed = options.pop("seed", 0)
-    return data_in_memory(MemoryRows(X, y, weight), objective, seed, **options)
-
-
-class ClassWeights(NamedTuple):
-    """What rows of each label count beside their own weight."""
-
-    labels: NDArray[Any]
-    factors: NDArray[np.float64]
-
-    def of(self, objective: Objective) -> Tensor:
-        """The factor of each class of an objective; 1 for a class without rows."""
-        factors = torch.ones(objective.n_groups, dtype=torch.float64)
-        if isinstance(objective, Classes):
-            there = np.isin(self.labels, objective.labels)
-            places = np.searchsorted(objective.labels, self.labels[there])
-            factors[torch.from_numpy(places)] = torch.from_numpy(self.factors[there])
-        return factors
-
-
-def with_class_weight(rows: RowSource, class_weight: Any) -> tuple[RowSource, ClassWeights | None]:
+def with_class_weight(rows: RowSource, class_weight: Any) -> tuple[RowSource, ClassWeights]:
     """Rows whose weights are multiplied by those of their classes, and these."""
-    if class_weight is None:
-        return rows, None
-    check_class_weight(class_weight, is_column=rows.is_column)
-    counts = LabelCounts()
-    for block, piece in pieces_of(rows, rows.blocks, features=False):
-        mass = np.ones(len(piece.y)) if piece.weight is None else piece.weight
-        counts.add(np.asarray(piece.y), mass, "y" if rows.in_memory else block.file)
-    factors = class_factors(class_weight, counts.labels, counts.mass)
-    weights = ClassWeights(counts.labels, factors)
-    return weighted(rows, *weights), weights
-
-
-def class_factors(
-    class_weight: Any, labels: NDArray[Any], mass: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """What rows of each class count beside their own weights, which have this ``mass``."""
-    if isinstance(class_weight, str) and class_weight == "balanced":
-        even: NDArray[np.float64] = mass.sum() / (len(mass) * mass)
-        return even
-    check_class_weight(class_weight)
-    names = labels.tolist()
-    for label, number in class_weight.items():
-        if label not in names:
-            raise DataError(
-                f"class_weight may name classes of y only: {few(names)}. Got {label!r}. Check "
-                "its name and type."
-            )
-        counts = isinstance(number, Real) and not isinstance(number, bool)
-        if not (counts and 0 <= number < np.inf):
-            raise ConfigError(
-                f"class_weight must be numbers, 0 or more. Class {label!r} has {number!r}. "
-                "Change it."
-            )
-    return np.array([float(class_weight.get(label, 1.0)) for label in names])
-
-
-def check_class_weight(class_weight: Any, *, is_column: bool = True) -> None:
-    """Raise ConfigError for what is neither "balanced" nor a dict, or for several labels a row."""
-    balanced = isinstance(class_weight, str) and class_weight == "balanced"
-    if not balanced and not isinstance(class_weight, dict):
-        raise ConfigError(
-            "class_weight must be None, 'balanced' or a dict of numbers by class. Got "
-            f"{class_weight!r}. Change it, or leave it at None."
-        )
-    if not is_column:
+    if not rows.is_column:
         raise ConfigError(
             "class_weight goes with one class a row. There are several labels a row. Use "
             "sample_weight, or a column of weights."
         )
+    counts = LabelCounts()
+    for block, piece in pieces_of(rows, rows.blocks, features=False):
+        mass = np.ones(len(piece.y)) if piece.weight is None else piece.weight
+        counts.add(np.asarray(piece.y), mass, "y" if rows.in_memory else block.file)
+    weights = ClassWeights(counts.labels, class_factors(class_weight, counts.labels, counts.mass))
+    return weighted(rows, *weights), weights
+
+
+@dataclass(frozen=True)
+class StreamedRows(AnyRows):
+    """The training rows of a source, or those held out, as the network sees them.
+
+    Every pass reads them again: this rank's blocks, in order or for mini-batches in a random one.
+    With ``n_full`` they are for so many members that see all rows and one for each fold. Without
+    ``judges`` a pass does not look at what members leave out; ``by_held`` rows count as these
+    members count them.
+    """
+
+    data: Data
+    view: View
+    held_out: bool = False
+    n_full: int = 0
+    judges: bool = True
+    by_held: bool = False
+
+    @property
+    def n_total(self) -> int:
+        """Rows on all ranks."""
+        return int(self.data.survey.counts[int(self.held_out)])
+
+    @property
+    def bytes_read(self) -> int:
+        """By this rank so far, in all passes."""
+        return self.data.source.bytes_read
+
+    def without_held(self) -> "StreamedRows":
+        """For a pass that need not judge what members leave out."""
+        return replace(self, judges=False)
+
+    def by_holders(self) -> "StreamedRows":
+        """Rows that count as the members that leave them out count them."""
+        return replace(self, by_held=True)
+
+    def at_once(self) -> Rows:
+        """All rows of a source in memory."""
+        return joined_rows([self._seen(*each) for each in self._pieces(self.data.source.blocks)])
+
+    def resident(self) -> AnyRows:
+        """Rows to walk again and again: in memory, where this rank's part has room there."""
+        source, ranks, view = self.data.source, self.data.ranks, self.view
+        if source.in_memory:
+            return self.at_once()
+        size = self.n_total / ranks.size * view.features.n_components * view.dtype.itemsize
+        room = source.memory
+        if view.device.type == "cuda":
+            room = int(0.5 * torch.cuda.mem_get_info(view.device)[0]) if room else 0
+        # all or none: ranks that keep their rows exchange how many these are
+        (too_large,) = ranks.agree(size > room)
+        if too_large:
+            return self
+        rows = joined_rows(list(self.chunks(CPU_CHUNK_MOST)))
+        if ranks.size == 1:
+            return rows
+        before = sum(ranks.gather(len(rows))[: ranks.number])
+        places = torch.arange(before, before + len(rows), device=rows.X.device)
+        return replace(rows, total=self.n_total, places=places)
+
+    def judged(self, rows: AnyRows) -> Rows:
+        """Of all these rows those by which a network is calibrated: all in memory, or a sample."""
+        if self.data.source.in_memory and isinstance(rows, Rows):
+            return rows
+        sample: Sample = self.data.survey.samples[int(self.held_out)]
+        return self.of_sample(sample.lowest(SAMPLE_ROWS))
+
+    def first_rows(self, rows: AnyRows) -> Rows:
+        """Of all these rows those from which banks start: some, and some of each class."""
+        data, sample = self.data, self.data.survey.sample
+        if not (isinstance(rows, Rows) and data.source.in_memory):
+            return self.of_sample(sample)
+        if len(sample) == len(rows):
+            return rows
+        ((block, piece),) = pieces_of(data.source, data.source.blocks)
+        side = data.split.side(block, piece, held_out=False)
+        places = sample.number if side is None else np.searchsorted(side, sample.number)
+        return rows.taken(torch.from_numpy(places).to(rows.X.device))
+
+    def of_sample(self, sample: Sample) -> Rows:
+        """Some rows that were sampled, as if they were all."""
+        return self._counted(
+            self.view.inputs(sample.X), self.view.targets(sample.y), sample.weight, sample.fold
+        )
+
+    def chunks(self, size: int) -> Iterator[Rows]:
+        """This rank's rows, so many at a time; an empty chunk if there are none.
+
+        Chunks begin at multiples of ``size``, by the number of a row among all: so they are the
+        same for any number of ranks, and for rows in memory.
+        """
+        if self.view.device.type == "cuda":
+            size = min(size, GPU_CHUNK)  # so that the first can be worked on while others come
+        n, ranks, is_empty = self.data.source.n_rows, self.data.ranks, True
+        # an even share, up to a chunk
+        low, high = (
+            min(n, round(n * number / ranks.size / size) * size)
+            for number in (ranks.number, ranks.number + 1)
+        )
+        high = n if ranks.number == ranks.size - 1 else high
+        blocks = self.data.source.blocks
+        inside = [b for b in blocks if b.start < high and b.start + b.n_rows > low]
+        for parts in _regrouped(self._pieces(inside, GPU_PIECE_ROWS), low, high, size):
+            rows = joined_rows([self._seen(*part) for part in parts])
+            if len(rows):
+                is_empty = False
+                yield rows
+        if is_empty:
+            yield self._nothing()
+
+    def _shuffled(self, size: int, generator: Generator, skip: int) -> Iterator[Rows]:
+        """Blocks come in a random order, and rows are shuffled within a window of them.
+
+        Which rows make a batch does not depend on who reads them: each rank gives those of its own
+        blocks. What only the first ``skip`` batches need is not read.
+        """
+        blocks, bounds = self.data.source.blocks, self._bounds(size)
+        order = torch.randperm(len(blocks), generator=generator, device=generator.device).tolist()
+        step = max(1, WINDOW_ROWS // size)
+        starts = [*bounds[:-1:step], self.n_total]
+        windows = self._windows([blocks[number] for number in order], starts[skip // step :])
+        for number, (low, high) in enumerate(pairwise(starts)):
+            shuffled = torch.randperm(high - low, generator=generator, device=generator.device)
+            if number >= skip // step:
+                inside = bounds[max(skip, number * step) : (number + 1) * step + 1]
+                yield from next(windows).dealt(shuffled, [bound - low for bound in inside])
+
+    def _windows(self, blocks: Sequence[Block], starts: Sequence[int]) -> Iterator[Rows]:
+        """For each stretch of the stream of rows this rank's part of it."""
+        placed = self._placed(blocks, starts[0])
+        pending: list[tuple[int, Rows]] = []
+        for low, high in pairwise(starts):
+            while not pending or pending[-1][0] + len(pending[-1][1]) < high:
+                if (part := next(placed, None)) is None:
+                    break
+                pending.append(part)
+            pending, inside = _cut_at(pending, low, high)
+            rows = joined_rows([part for _, part in inside]) if inside else self._nothing()
+            if self.data.ranks.size > 1:
+                places = [torch.arange(place, place + len(part)) - low for place, part in inside]
+                none = torch.zeros(0, dtype=torch.long)
+                rows = replace(rows, total=high - low, places=torch.cat([none, *places]))
+            yield rows
+
+    def _placed(self, blocks: Sequence[Block], first: int) -> Iterator[tuple[int, Rows]]:
+        """This rank's rows of a stream of blocks, and the place of the first of each piece in it.
+
+        Blocks that end before the place ``first`` are not read.
+        """
+        ranks, source = self.data.ranks, self.data.source
+        trained = [replace(b, n_rows=self.data.survey.trained[b.start]) for b in blocks]
+        begins = accumulate((block.n_rows for block in trained), initial=0)
+        place = {block.start: begin for block, begin in zip(trained, begins, strict=False)}
+        own = {b.start for b in ranks.share(trained) if place[b.start] + b.n_rows > first}
+        window = WINDOW_ROWS // ranks.size // rows_a_piece(source)
+        mine = [block for block in blocks if block.start in own]
+        for block, piece in self._pieces(mine, n_ahead=max(AHEAD, window)):
+            rows = self._seen(block, piece)
+            yield place[block.start], rows
+            place[block.start] += len(rows)
+
+    def _pieces(
+        self, blocks: Sequence[Block], rows: int | None = None, n_ahead: int = AHEAD
+    ) -> Iterator[tuple[Block, Piece]]:
+        """Pieces of some blocks; on a GPU already, ``rows`` in a copy."""
+        source = self.data.source
+        if source.in_memory or self.view.device.type == "cpu":
+            return pieces_of(source, blocks, n_ahead=n_ahead)
+        return pieces_of(source, blocks, n_ahead=n_ahead, rows=rows, fetch=self.view.fetched)
+
+    def _seen(self, block: Block, piece: Piece) -> Rows:
+        """Those rows of a piece that are asked for, as the network sees them."""
+        for part in (piece.X, piece.y):
+            if isinstance(part, Tensor) and not self.data.source.in_memory:
+                # it came by another stream, which may reuse its memory only after this
+                part.record_stream(torch.cuda.current_stream(part.device))
+        split = self.data.split
+        chosen = split.side(block, piece, held_out=self.held_out)
+        pick = slice(None) if chosen is None else chosen
+        mass = np.ones(len(piece.y)) if piece.weight is None else piece.weight
+        fold = split.folds(block, piece)[pick] if self.n_full else None
+        X, y = self.view.inputs(piece.X, chosen), self.view.targets(piece.y, chosen)
+        return self._counted(X, y, mass[pick], fold)
+
+    def _counted(
+        self,
+        X: Tensor,
+        y: Tensor,
+        mass: NDArray[np.float64],
+        fold: NDArray[np.int64] | None,
+    ) -> Rows:
+        """Rows with what they count, for every member where these leave folds out."""
+        facts, n, device = self.data.survey, self.n_total, self.view.device
+        mean = float(facts.masses[int(self.held_out)]) / max(1, n) if facts.is_weighted else 1.0
+        weight = torch.from_numpy(mass / mean)[None] if facts.is_weighted or self.n_full else None
+        held = of_fold = None
+        if self.n_full and weight is not None and fold is not None:
+            of_fold, masses = torch.from_numpy(fold), torch.from_numpy(facts.fold_masses / mean)
+            weight, held = fold_weights(weight, of_fold, masses, self.n_full, n)
+            held = held.to(self.view.exact)
+        if weight is not None:
+            weight = weight.to(self.view.exact)
+        if self.by_held:
+            rows = Rows(X, y, None if held is None else held * n)
+        else:
+            rows = Rows(X, y, weight, held if self.judges else None, of_fold)
+        return rows if device.type == "cpu" else rows.each(lambda tensor: tensor.to(device))
+
+    def _nothing(self) -> Rows:
+        """No rows, for a rank that has none."""
+        block = self.data.source.blocks[0]
+        return self._seen(block, next(self.data.source.read(block, 1))).taken(slice(0, 0))
+
+
+def fold_weights(
+    weight: Float[Tensor, "1 n"],
+    fold: Int[Tensor, " n"],
+    masses: Float[Tensor, " folds"],
+    n_full: int,
+    n_total: int,
+) -> tuple[Float[Tensor, "m n"], Float[Tensor, "m n"]]:
+    """What rows count to train on, and to judge the members that leave them out.
+
+    The first ``n_full`` members see all rows, and one for each fold leaves that out. Weights have a
+    mean of one over ``n_total`` rows; ``masses`` are their sums over each fold.
+    """
+    left_out, masses = fold == torch.arange(len(masses))[:, None], masses[:, None]
+    full = weight.expand(n_full, -1)
+    seen = weight * ~left_out * (n_total / (n_total - masses))
+    return torch.cat([full, seen]), torch.cat([0 * full, weight * left_out / masses])
+
+
+def _regrouped(
+    pieces: Iterator[tuple[Block, Piece]], low: int, high: int, size: int
+) -> Iterator[list[tuple[Block, Piece]]]:
+    """Consecutive rows from ``low`` to ``high``, cut at multiples of ``size``."""
+    waiting: list[tuple[Block, Piece]] = []
+    for block, piece in pieces:
+        begin = block.start + piece.first
+        at, end = max(low, begin), min(high, begin + len(piece.X))
+        while at < end:
+            border = min(end, (at // size + 1) * size)
+            rows = slice(at - begin, border - begin)
+            weight = None if piece.weight is None else piece.weight[rows]
+            waiting.append((block, Piece(piece.X[rows], piece.y[rows], weight, at - block.start)))
+            at = border
+            if border % size == 0:
+                yield waiting
+                waiting = []
+    if waiting:
+        yield waiting
+
+
+def _cut_at(
+    pending: list[tuple[int, Rows]], low: int, high: int
+) -> tuple[list[tuple[int, Rows]], list[tuple[int, Rows]]]:
+    """What comes later, and what lies in the window."""
+    later, inside = [], []
+    for start, rows in pending:  # those before ``low`` are of batches that were left out
+        first, last = (min(max(place - start, 0), len(rows)) for place in (low, high))
+        if first < last:
+            inside.append((start + first, rows.taken(slice(first, last))))
+        if last < len(rows):
+            later.append((start + last, rows.taken(slice(last, None))))
+    return later, inside

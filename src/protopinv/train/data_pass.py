@@ -8,7 +8,7 @@ that what is done to each unit by itself does not know of members at all.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -18,8 +18,8 @@ from torch import Tensor
 
 from protopinv.kernels import side_by_side, usable
 from protopinv.objective import Objective, Outputs
+from protopinv.train.machine import ALONE, Ranks
 from protopinv.train.products import Layer, WideLayer, as_layers, put_sum
-from protopinv.train.ranks import ALONE, Ranks
 from protopinv.train.rows import AnyRows, Rows
 
 # More than these do not fit the kernel for the last layer.
@@ -52,32 +52,26 @@ def _gelu(Z: Tensor, out: Tensor) -> None:
         out.copy_(_aten.gelu(Z))
 
 
+def _in_place(name: str, *, from_output: bool) -> InPlace:
+    """An activation of which torch has both."""
+    forward, back = getattr(_aten, name).out, getattr(_aten, f"{name}_backward").grad_input
+    return InPlace(
+        lambda Z, out: forward(Z, out=out),
+        lambda G, A: back(G, A, grad_input=G),
+        from_output,
+    )
+
+
 IN_PLACE = {
     "relu": InPlace(
         lambda Z, out: torch.clamp_min(Z, 0, out=out),
         lambda G, A: _aten.threshold_backward.grad_input(G, A, 0, grad_input=G),
         from_output=True,
     ),
-    "silu": InPlace(
-        lambda Z, out: _aten.silu.out(Z, out=out),
-        lambda G, Z: _aten.silu_backward.grad_input(G, Z, grad_input=G),
-        from_output=False,
-    ),
-    "gelu": InPlace(
-        _gelu,
-        lambda G, Z: _aten.gelu_backward.grad_input(G, Z, grad_input=G),
-        from_output=False,
-    ),
-    "tanh": InPlace(
-        lambda Z, out: torch.tanh(Z, out=out),
-        lambda G, A: _aten.tanh_backward.grad_input(G, A, grad_input=G),
-        from_output=True,
-    ),
-    "sigmoid": InPlace(
-        lambda Z, out: torch.sigmoid(Z, out=out),
-        lambda G, A: _aten.sigmoid_backward.grad_input(G, A, grad_input=G),
-        from_output=True,
-    ),
+    "silu": _in_place("silu", from_output=False),
+    "gelu": replace(_in_place("gelu", from_output=False), forward=_gelu),
+    "tanh": _in_place("tanh", from_output=True),
+    "sigmoid": _in_place("sigmoid", from_output=True),
 }
 
 
@@ -99,13 +93,12 @@ class Buffers:
 class Passed:
     """Mean loss of every member over its rows, and its exact gradient in every W.
 
-    Where members hold rows out, ``held_loss`` and ``held_score`` are their means over those.
+    Where members hold rows out, ``held`` are their mean score and loss over those.
     """
 
     loss: Float[Tensor, " m"]
     gradients: list[Tensor]
-    held_loss: Float[Tensor, " m"] | None = None
-    held_score: Float[Tensor, " m"] | None = None
+    held: tuple[Float[Tensor, " m"], Float[Tensor, " m"]] | None = None
 
 
 @torch.no_grad()
@@ -152,66 +145,61 @@ def data_pass(
         for tensor, total in zip((*sums, *gradients), totals, strict=True):
             tensor.copy_(total)
     loss, *held = sums
-    return Passed(loss, gradients, *held)
+    return Passed(loss, gradients, (held[0], held[1]) if held else None)
 
 
+@dataclass
 class _Chunk:
-    """One chunk of rows: forward, head, backward."""
+    """One chunk of rows: forward, head, backward.
 
-    def __init__(
-        self,
-        rows: Rows,
-        layers: Sequence[Layer],
-        activation: str,
-        gradients: Sequence[Tensor],
-        buffers: Buffers,
-    ) -> None:
-        self._rows = rows
-        self._layers = layers
-        self._activation = activation
-        self._act = IN_PLACE[activation]
-        self._gradients = gradients
-        self._buffers = buffers
-        # what each layer is given, and what each activation is
-        self._inputs: list[Tensor] = [rows.X]
-        self._before: list[Tensor] = []
+    ``inputs`` are what each layer is given, and ``before`` what each activation is.
+    """
+
+    rows: Rows
+    layers: Sequence[Layer]
+    activation: str
+    gradients: Sequence[Tensor]
+    buffers: Buffers
+    inputs: list[Tensor] = field(default_factory=list)
+    before: list[Tensor] = field(default_factory=list)
 
     def __call__(self, objective: Objective, scale: float) -> list[Tensor]:
-        """``scale`` times the loss, and where rows are held out the loss and score of these."""
+        """``scale`` times the loss, and where rows are held out the score and loss of these."""
         by_kernel = self._suits_kernel(objective)
         self._forward(last_activation=not by_kernel)
         if by_kernel:
             return self._head_by_kernel(objective, scale)
         G, values = self._head(objective, scale)
-        put_sum(self._gradients[-1][:, 0], G)
-        self._backward(len(self._layers) - 1, G)
+        put_sum(self.gradients[-1][:, 0], G)
+        self._backward(len(self.layers) - 1, G)
         return values
 
     def _forward(self, *, last_activation: bool) -> None:
         """Through all layers but the last."""
-        n, top = len(self._rows), len(self._layers) - 1
-        for depth, layer in enumerate(self._layers[:-1]):
-            X = self._inputs[-1]
+        n, top, act = len(self.rows), len(self.layers) - 1, IN_PLACE[self.activation]
+        self.inputs = [self.rows.X]
+        for depth, layer in enumerate(self.layers[:-1]):
+            X = self.inputs[-1]
             at_once = None
-            if self._activation == "relu" and isinstance(layer, WideLayer):
+            if self.activation == "relu" and isinstance(layer, WideLayer):
                 at_once = layer.rectified(X)
             if at_once is not None:
-                self._before.append(at_once)
-                self._inputs.append(at_once)
+                self.before.append(at_once)
+                self.inputs.append(at_once)
                 continue
             like = (depth, layer.like, n, layer.width)
-            Z = layer(X, partial(self._buffers.take, "before", *like))
-            self._before.append(Z)
+            Z = layer(X, partial(self.buffers.take, "before", *like))
+            self.before.append(Z)
             if depth == top - 1 and not last_activation:
                 return
-            A = Z if self._act.from_output else self._buffers.take("behind", *like)
-            self._act.forward(Z, A)
-            self._inputs.append(A)
+            A = Z if act.from_output else self.buffers.take("behind", *like)
+            act.forward(Z, A)
+            self.inputs.append(A)
 
     def _head(self, objective: Objective, scale: float) -> tuple[Tensor, list[Tensor]]:
         """The gradient in the outputs, and the sums that go with it."""
-        rows, W = self._rows, self._gradients[-1]
-        outputs = self._layers[-1].outputs(self._inputs[-1])
+        rows, W = self.rows, self.gradients[-1]
+        outputs = self.layers[-1].outputs(self.inputs[-1])
         lying = outputs.to(W.dtype)
         judged = objective.judge(lying, rows.y)
         G = judged.gradient
@@ -224,35 +212,35 @@ class _Chunk:
             G.mul_(share[:, None])
         values = [loss]
         if rows.held is not None:
-            values.append((judged.plain * rows.held).sum(1))
             values.append((objective.scores(lying, rows.y) * rows.held).sum(1))
+            values.append((judged.plain * rows.held).sum(1))
         return G.view(-1, len(rows)).T.to(outputs.dtype), values
 
     def _backward(self, top: int, G: Tensor) -> None:
         """From the gradient behind layer ``top`` down to the first."""
-        n = len(self._rows)
+        n, act = len(self.rows), IN_PLACE[self.activation]
         for depth in range(top, -1, -1):
-            layer, total = self._layers[depth], self._gradients[depth]
-            layer.put_gradient(total[:, 1:], self._inputs[depth], G)
+            layer, total = self.layers[depth], self.gradients[depth]
+            layer.put_gradient(total[:, 1:], self.inputs[depth], G)
             if depth > 0:
-                below = self._layers[depth - 1]
-                room = partial(self._buffers.take, "back", depth, below.like, n, below.width)
+                below = self.layers[depth - 1]
+                room = partial(self.buffers.take, "back", depth, below.like, n, below.width)
                 G = layer.back(G, room)
-                self._act.backward(G, self._before[depth - 1])
-                put_sum(self._gradients[depth - 1][:, 0], G)
+                act.backward(G, self.before[depth - 1])
+                put_sum(self.gradients[depth - 1][:, 0], G)
 
     def _head_by_kernel(self, objective: Any, scale: float) -> list[Tensor]:
         """Head and last layer in one kernel, beside the way back through the others."""
         from protopinv.kernels.head import last_layer
 
-        top, Z = len(self._layers) - 1, self._before[-1]
-        dW, dz = self._gradients[top], self._gradients[top - 1][:, 0]
+        top, Z = len(self.layers) - 1, self.before[-1]
+        dW, dz = self.gradients[top], self.gradients[top - 1][:, 0]
         last = last_layer(
             Z,
-            self._layers[-1].like.view(dW.shape),
-            self._rows.y,
-            self._rows.weight,
-            self._activation,
+            self.layers[-1].like.view(dW.shape),
+            self.rows.y,
+            self.rows.weight,
+            self.activation,
             smoothing=objective.label_smoothing,
             scale=scale,
         )
@@ -265,10 +253,10 @@ class _Chunk:
 
         In float32 it must be few enough units.
         """
-        rows, gradients = self._rows, self._gradients
-        if objective.kernel != "softmax" or len(self._layers) < 2 or not usable(rows.X):
+        rows, gradients = self.rows, self.gradients
+        if objective.kernel != "softmax" or len(self.layers) < 2 or not usable(rows.X):
             return False
-        is_small = len(rows) * self._layers[-2].width <= MOST_EXACT_UNITS
+        is_small = len(rows) * self.layers[-2].width <= MOST_EXACT_UNITS
         return (
             (rows.X.dtype == torch.bfloat16 or (rows.X.dtype == torch.float32 and is_small))
             and rows.y.ndim == 1

@@ -1,24 +1,24 @@
-"""The only training loop."""
+"""The only training loop, and the guard that watches its steps."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Generator, Tensor
 
+from protopinv.errors import TrainingError
 from protopinv.kernels import switched_on
-from protopinv.train.config import TrainConfig
-from protopinv.train.guard import Guard
-from protopinv.train.history import Ending, History
+from protopinv.train.bank_pass import SolverSettings
+from protopinv.train.history import Ending, EpochReport, History, Observer
 from protopinv.train.optimizer import rate_factor
-from protopinv.train.rows import AnyRows
-from protopinv.train.step import Step, StepReport
-from protopinv.train.stopping import Best, EpochChoice, copied
+from protopinv.train.rows import AnyRows, Rows
+from protopinv.train.state import Best, EpochChoice, Resumable, copied
+from protopinv.train.step import CapturedStep, StepReport, TrainingStep
 
 # Without validation the state is compared with the best so far only every so many steps.
 STEPS_BETWEEN_COPIES = 16
+MOST_RATE_CUTS = 6
+RATE_CUT = 0.3
 # Changes the seed of what steps draw into that of the order of batches.
 FOR_ORDER = 0x5DEECE66D
 
@@ -27,114 +27,46 @@ class StopTraining(Exception):  # noqa: N818 - a wish, not an error
     """Raised between two steps to end a training there, with nothing half done."""
 
 
-@dataclass(frozen=True)
-class EpochReport:
-    """What an observer may look at, one number a member; reading one waits for the device.
-
-    ``state`` is what is being trained, a Bank here; the next step changes it in place. ``n_epochs``
-    are to be run at most. Where folds are judged by the pass that trains them, scores and losses of
-    held-out rows are those of the epoch before, and zero for members that hold none. While several
-    candidates are screened ``candidate`` is the number of this one. Every epoch passes over
-    ``n_rows``, on all ranks together; ``bytes_read`` is of this rank. ``lr`` is the learning rate
-    of the last step.
-    """
-
-    epoch: int
-    n_epochs: int
-    loss: Float[Tensor, " m"]
-    validation_score: Float[Tensor, " m"] | None
-    validation_loss: Float[Tensor, " m"] | None
-    state: Any
-    candidate: int | None = None
-    n_rows: int = 0
-    bytes_read: int = 0
-    lr: tuple[float, ...] = ()
-    config: TrainConfig | None = None
-
-    def means(self) -> dict[str, float | None]:
-        """Losses and score as plain numbers, of validation over members that hold rows out.
-
-        None for what is not known.
-        """
-        held_loss, held_score = self.validation_loss, self.validation_score
-        loss = score = None
-        if held_loss is not None and held_score is not None:
-            holds = held_loss != 0
-            holds = holds if bool(holds.any()) else ~holds  # all of them may be without any loss
-            loss, score = float(held_loss[holds].mean()), float(held_score[holds].mean())
-        return {"loss": float(self.loss.mean()), "validation_loss": loss, "validation_score": score}
-
-
-# One that returns True ends the training there.
-Observer = Callable[[EpochReport], bool | None]
-
-
-def run_to_end(
-    step: Step,
-    rows: AnyRows,
-    *,
-    clock: Callable[[], float],
-    validation: AnyRows | None = None,
-    choice: EpochChoice | None = None,
-    observer: Observer | None = None,
-    epochs: int | None = None,
-) -> tuple[History, ...]:
-    """Train ``step.state`` in place, and return a history for each member.
-
-    ``epochs`` ends the training before its schedule does.
-
-    With early stopping what is left is the best state on ``validation``; with a ``choice`` the one
-    it has made; else the last one. After Ctrl-C it is the best so far: on ``validation``, by the
-    choice, or without either by training loss.
-    """
-    started = clock()
-    run = Run(step, rows, validation=validation, choice=choice, epochs=epochs)
-    run.advance(observer=observer)
-    return run.finish(seconds=lambda: clock() - started)
-
-
-@dataclass
-class _Epoch:
+class _Epoch(NamedTuple):
     """An epoch that has begun: the state before it, the order of its batches, losses so far."""
 
     before: tuple[Tensor, ...]
     order: Tensor
-    losses: list[Tensor] = field(default_factory=list)
-    factor: float = 0.0
+    losses: list[Tensor]
 
 
-class Run:
+class Run(Resumable):
     """One training: ``advance`` it to its end or only so far, then ``finish`` it.
 
-    With a ``choice`` some members hold rows out, and their loss on these chooses the epoch.
+    With early stopping it leaves the best state on ``validation``; with a ``choice`` the one that
+    this has made, as some members hold rows out; else the last one. After Ctrl-C it leaves the best
+    so far: on ``validation``, by the choice, or without either by training loss.
     """
+
+    state_names = ("step", "best", "guard", "choice", "_rates", "_ending", "_is_over", "_order")
 
     def __init__(
         self,
-        step: Step,
+        step: TrainingStep,
         rows: AnyRows,
         *,
         validation: AnyRows | None = None,
         choice: EpochChoice | None = None,
-        epochs: int | None = None,
     ) -> None:
         self.step = step
-        self.n_epochs = step.config.max_epochs if epochs is None else epochs
-        self._ending: Ending = "finished" if epochs is None else "stopped early"
+        self.n_epochs = step.config.max_epochs
+        self._ending: Ending = "finished"
         self._is_over = self.is_stopped = False
         self.validation = validation
         self.choice = choice
         self._free = choice is not None and step.judges_for_free
-        if choice is not None:
-            self._holds = step.ranks.agree(*rows.holds)
-            self._held_rows = rows.by_holders()
+        self._held_rows = None if choice is None else rows.by_holders()
         # Where the pass that trains shows nothing of held-out rows, it need not look at them.
         self.rows = rows if self._free else rows.without_held()
-        self.runner: Any = step
-        if self.rows.batches_on_gpu(step.config.batch_size) and switched_on():
-            from protopinv.train.capture import CapturedStep
-
-            self.runner = CapturedStep(step, self.rows)
+        on_gpu = step.trained[0].is_cuda and step.ranks.size == 1 and switched_on()
+        # a graph holds a step of all rows, if these lie on the GPU, or of a mini-batch
+        fits = isinstance(rows, Rows) or rows.n_batches(step.config.batch_size) > 1
+        self.runner: Any = CapturedStep(step, self.rows) if on_gpu and fits else step
         self.best = Best(step.trained)
         self.guard = Guard(step, self.best)
         # numbers of every epoch that may still be on the device, one a member
@@ -199,13 +131,13 @@ class Run:
             before = copied(step.best) if self.validation is None and due else ()
             if choice is not None and self._free and epoch > 0:
                 choice.remember(step.best)  # the next pass judges it
-            self._begun = _Epoch(before, self._order.get_state())
-        begun = self._begun
-        report: StepReport = self._pass_over_rows(epoch, begun)
+            self._begun = _Epoch(before, self._order.get_state(), [])
+        before = self._begun.before
+        report, factor = self._pass_over_rows(epoch, self._begun)
         self._begun = None
-        self._rates.append([peak * begun.factor for peak in step.optimizer.peak])
-        if begun.before:
-            self.best.offer(begun.before, -report.loss, report.loss, epoch)
+        self._rates.append([peak * factor for peak in step.optimizer.peak])
+        if before:
+            self.best.offer(before, -report.loss, report.loss, epoch)
         seen: tuple[Tensor, Tensor] | None = None
         if self.validation is not None:
             score, loss = seen = self.runner.evaluate(self.validation)
@@ -216,12 +148,13 @@ class Run:
             seen = report.held
             choice.judge(seen[1])
         self._record(report.loss, seen)
+        held_score, held_loss = seen or (None, None)
         return EpochReport(
             epoch,
             self.n_epochs,
             report.loss,
-            None if seen is None else seen[0],
-            None if seen is None else seen[1],
+            held_score,
+            held_loss,
             step.state,
             n_rows=self.rows.n_total,
             bytes_read=self.rows.bytes_read,
@@ -229,34 +162,34 @@ class Run:
             config=step.config,
         )
 
-    def _pass_over_rows(self, epoch: int, begun: _Epoch) -> StepReport:
-        """The report of the steps, with the mean loss of those taken."""
+    def _pass_over_rows(self, epoch: int, begun: _Epoch) -> tuple[StepReport, float]:
+        """The report of the steps, with the mean loss of those taken, and the last rate."""
         config = self.step.config
         per_epoch = self.rows.n_batches(config.batch_size)
         self._order.set_state(begun.order)
         done = len(begun.losses)
         batches = self.rows.batches(config.batch_size, self._order, skip=done)
         for index, batch in enumerate(batches, start=done):
-            begun.factor = rate_factor(
+            factor = rate_factor(
                 epoch * per_epoch + index,
                 total=config.max_epochs * per_epoch,
                 warmup=config.warmup_epochs * per_epoch,
                 schedule=config.schedule,
             )
-            report: StepReport = self.runner(batch, begun.factor)
+            report: StepReport = self.runner(batch, factor)
             begun.losses.append(report.loss)
             self.guard.steps += 1
             if self.guard.due():
                 self.guard.review()
             if self.after_step is not None and index < per_epoch - 1:
                 self.after_step(self)
-        if len(begun.losses) == 1:
-            return report
-        return StepReport(torch.stack(begun.losses).nanmean(0))
+        if len(begun.losses) > 1:
+            report = StepReport(torch.stack(begun.losses).nanmean(0))
+        return report, factor
 
     def _judged_by_folds(self) -> tuple[Tensor, Tensor]:
         """Score and loss of the state as it stands, on the rows that members hold out."""
-        if self.choice is None:
+        if self.choice is None or self._held_rows is None:
             raise AssertionError("no member holds rows out")
         self.choice.remember(self.step.best)
         score, loss = self.runner.evaluate(self._held_rows)
@@ -304,10 +237,7 @@ class Run:
         fold_loss: list[list[float]] = []
         if self.choice is not None:
             for name in ("validation_score", "validation_loss"):
-                fold_loss = [
-                    [x for x, holds in zip(row, self._holds, strict=True) if holds]
-                    for row in columns.get(name, [])
-                ]
+                fold_loss = [row[self.choice.n_full :] for row in columns.get(name, [])]
                 columns[name] = [[sum(row) / len(row)] * self.step.n_members for row in fold_loss]
         n = min(len(columns.get("loss", [])), len(self._rates))
         best = self.best.epochs_on_host() if self.choice is None else epochs
@@ -329,40 +259,103 @@ class Run:
 
     def dump(self) -> dict[str, Any]:
         """All that lives through a run and is the same on all ranks, under names."""
-        begun = self._begun
-        return {
-            "step": self.step.dump(),
-            "best": self.best.dump(),
-            "guard": self.guard.dump(),
-            "recorder": {name: torch.stack(rows) for name, rows in self._recorded.items()},
-            "choice": None if self.choice is None else self.choice.dump(),
-            "rates": self._rates,
-            "ending": self._ending,
-            "is_over": self._is_over,
-            "order": self._order.get_state(),
-            "epoch": None
-            if begun is None
-            else {
-                "before": list(begun.before),
-                "order": begun.order,
-                "losses": torch.stack(begun.losses) if begun.losses else None,
-                "factor": begun.factor,
-            },
-        }
+        epoch = None if self._begun is None else self._begun._asdict()
+        if epoch is not None and epoch["losses"]:
+            epoch["losses"] = torch.stack(epoch["losses"])
+        recorded = {name: torch.stack(rows) for name, rows in self._recorded.items()}
+        return {**super().dump(), "recorded": recorded, "epoch": epoch}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state of the same training."""
-        self.step.restore(state["step"])
-        self.best.restore(state["best"])
-        self.guard.restore(state["guard"])
-        self._recorded = {name: list(rows) for name, rows in state["recorder"].items()}
-        if self.choice is not None:
-            self.choice.restore(state["choice"])
-        self._rates = [list(rates) for rates in state["rates"]]
-        self._ending, self._is_over = state["ending"], state["is_over"]
-        self._order.set_state(state["order"].cpu())
-        epoch, self._begun = state["epoch"], None
-        if epoch is not None:
-            losses = [] if epoch["losses"] is None else list(epoch["losses"])
-            order = epoch["order"].cpu()
-            self._begun = _Epoch(tuple(epoch["before"]), order, losses, epoch["factor"])
+        super().restore(state)
+        self._recorded = {name: list(rows) for name, rows in state["recorded"].items()}
+        if (epoch := state["epoch"]) is not None:
+            before, order = tuple(epoch["before"]), epoch["order"].cpu()
+            self._begun = _Epoch(before, order, list(epoch["losses"]))
+
+
+class Guard(Resumable):
+    """Reads the device now and then, and decides what to try when steps fail.
+
+    A failed step of a member changes nothing (the optimizer skips it on the device). ``review``
+    counts such steps, falls back to a slower and safer solve, or lowers the learning rate of that
+    member from its best bank so far. A member for which nothing is left to try is given up; when
+    none is left, it raises. ``steps`` counts what was tried; ``rate_cuts`` and ``given_up`` have
+    one entry a member.
+    """
+
+    state_names = ("_rung", "_judged", "rate_cuts", "given_up", "steps", "events")
+
+    def __init__(self, step: TrainingStep, best: Best) -> None:
+        self._step = step
+        self._best = best
+        first, exact = step.solver, torch.float64
+        # the settings to solve by, one after the other
+        ladder = [first, SolverSettings(first.form, exact), SolverSettings("svd", exact)]
+        self._ladder = list(dict.fromkeys(ladder))
+        self._rung = 0
+        self._judged = [[0, 0] for _ in range(step.n_members)]
+        self.rate_cuts = [0] * step.n_members
+        self.given_up = [False] * step.n_members
+        self._every = 16 if step.trained[0].is_cuda else 1
+        self.steps = 0
+        self.events: list[str] = []
+
+    @property
+    def skipped_steps(self) -> list[int]:
+        """Steps that were not taken, of each member, as of the last review."""
+        return [sum(counts) for counts in self._judged]
+
+    def due(self, ahead: int = 0, every: int | None = None) -> bool:
+        """Whether the host should read, now or some steps ahead: always at first, later rarely."""
+        steps = self.steps + ahead
+        return steps < 4 or steps % (every or self._every) == 0
+
+    def count(self) -> dict[int, bool]:
+        """Members with failures since the last count, and whether their solves failed."""
+        before, self._judged = self._judged, self._step.failures.tolist()
+        if before == self._judged:
+            return {}
+        pairs = enumerate(zip(before, self._judged, strict=True))
+        return {member: was[0] < now[0] for member, (was, now) in pairs if was != now}
+
+    def review(self) -> None:
+        """After new failures change something, or raise TrainingError when nothing is left."""
+        failed = {member: by for member, by in self.count().items() if not self.given_up[member]}
+        if any(failed.values()) and self._rung + 1 < len(self._ladder):
+            self._rung += 1
+            solver = self._ladder[self._rung]
+            self._step.solve_by(solver)
+            self.events.append(f"step {self.steps}: ill-conditioned solve, went on with {solver}")
+            return
+        for member, by_solves in failed.items():
+            if by_solves:
+                self._cut_rate(
+                    member,
+                    "The prototype matrices must be solvable. They stayed too ill-conditioned in "
+                    f"every form, up to {self._step.solver}",
+                    "Raise ridge, lower lr, or set scaling='feature'.",
+                )
+            else:
+                self._cut_rate(member, "The loss must stay finite. It was not", self._step.advice)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from there, with the solver that the step had."""
+        super().restore(state)
+        self._step.solve_by(self._ladder[self._rung])
+
+    def _cut_rate(self, member: int, complaint: str, advice: str) -> None:
+        none_worked = self.skipped_steps[member] == self.steps
+        if none_worked or self.rate_cuts[member] == MOST_RATE_CUTS:
+            self.given_up[member] = True
+            cuts = f"after {self.rate_cuts[member]} cuts of the learning rate"
+            if all(self.given_up):
+                raise TrainingError(f"{complaint}, at step {self.steps}, {cuts}. {advice}")
+            self.events.append(f"step {self.steps}: gave up member {member} {cuts}")
+            return
+        self.rate_cuts[member] += 1
+        peak = self._step.optimizer.peak[member] * RATE_CUT
+        self._step.go_back(self._best.tensors, member)
+        self._step.optimizer.restart(member, peak)
+        whose = "the best bank" if self._step.n_members == 1 else f"the best bank {member}"
+        self.events.append(f"step {self.steps}: step failed, back to {whose} with lr {peak:.3g}")

@@ -8,14 +8,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from protopinv.kernels import side_by_side, usable
-from protopinv.train.stopping import put_back
+from protopinv.train.state import Resumable
 
 # Of Adam, as in torch.
 BETAS = (0.9, 0.999)
@@ -53,13 +53,15 @@ def rate_factor(step: int, *, total: int, warmup: int, schedule: str) -> float:
     return 0.5 * (1 + math.cos(math.pi * done))
 
 
-class Optimizer:
+class Optimizer(Resumable):
     """AdamW over groups, by a kernel of ours on a GPU and by torch's fused one elsewhere.
 
     ``peak`` is the highest learning rate of every member. On a GPU the rate is a tensor, so that a
     graph can hold an update. ``torch.optim`` is not asked: it imports a compiler, which takes
     longer than many a fit.
     """
+
+    state_names: ClassVar[tuple[str, ...]] = ("peak", "restarts", "_moments", "_steps", "_alike")
 
     def __init__(self, groups: Sequence[ParameterGroup], peak: float) -> None:
         self.groups = groups
@@ -73,7 +75,6 @@ class Optimizer:
         self._moments = {
             place: (torch.zeros_like(tensor), torch.zeros_like(tensor))
             for place, tensor in enumerate(self.tensors)
-            if self._suits_adam(tensor)
         }
         self._steps = torch.zeros(len(first), device=first.device)
         # As long as all members have taken the same steps at the same rate, one call serves all.
@@ -94,22 +95,15 @@ class Optimizer:
         ``None`` skips nobody. On a GPU the decision stays on the device.
         """
         mine = {place: G for place in self._moments if (G := gradients[place]) is not None}
-        if isinstance(self._factor, Tensor):
-            skipped = torch.zeros_like(self._steps, dtype=torch.bool) if skip is None else skip
-            self._steps.add_(~skipped)
-            works = [
-                partial(self._update, place, G, skipped, self._factor) for place, G in mine.items()
-            ]
-            side_by_side(works, self._steps.device)
-        elif self._alike and skip is None:
+        if self._alike and skip is None and not isinstance(self._factor, Tensor):
             self._steps += 1
-            self._fused(mine, None)
-        else:
-            self._alike = False
-            for member in range(len(self._steps)):
-                if skip is None or not skip[member]:
-                    self._steps[member] += 1
-                    self._fused(mine, member)
+            self._fused(mine)
+            return
+        self._alike = False
+        skipped = torch.zeros_like(self._steps, dtype=torch.bool) if skip is None else skip
+        self._steps.add_(~skipped)
+        works = [partial(self._update, place, G, skipped) for place, G in mine.items()]
+        side_by_side(works, self._steps.device)
 
     def restart(self, member: int, peak: float) -> None:
         """Forget all momenta of a member, and continue with another peak rate."""
@@ -122,25 +116,10 @@ class Optimizer:
         self._place_rates()
         self.restarts += 1
 
-    def dump(self) -> dict[str, Any]:
-        """All that lives through a run, under names."""
-        moments = [list(pair) for pair in self._moments.values()]
-        adam = {"moments": moments, "steps": self._steps, "alike": self._alike}
-        return {"peak": list(self.peak), "restarts": self.restarts, "adam": adam}
-
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state of the same optimizer; in place, as a graph may hold tensors."""
-        self.peak[:] = state["peak"]
-        self.restarts = state["restarts"]
-        for mine, stored in zip(self._moments.values(), state["adam"]["moments"], strict=True):
-            put_back(mine, stored)
-        self._steps.copy_(state["adam"]["steps"])
-        self._alike = state["adam"]["alike"]
+        """Continue from a state of the same optimizer."""
+        super().restore(state)
         self._place_rates()
-
-    def _suits_adam(self, tensor: Tensor) -> bool:  # noqa: ARG002
-        """Whether Adam updates this tensor."""
-        return True
 
     def _place_rates(self) -> None:
         """Peak rates and decays of every block on the device, one a member."""
@@ -150,30 +129,21 @@ class Optimizer:
             (peak * group.ratio, torch.full_like(peak, group.decay)) for group in self._group_of
         ]
 
-    def _fused(self, gradients: Mapping[int, Tensor], member: int | None) -> None:
-        """Torch's fused update, of all members at once or of one of them."""
-        at = member or 0
+    def _fused(self, gradients: Mapping[int, Tensor]) -> None:
+        """Torch's fused update of all members, which have taken the same steps."""
         alike: dict[tuple[float, float], list[int]] = {}
         for place in gradients:
             group = self._group_of[place]
             alike.setdefault((group.decay, group.ratio), []).append(place)
         for (decay, ratio), places in alike.items():
-            parts = [
-                (self.tensors[place], gradients[place].contiguous(), *self._moments[place])
-                for place in places
-            ]
-            tensors, slopes, means, squares = (
-                list(each) if member is None else [tensor[member] for tensor in each]
-                for each in zip(*parts, strict=True)
-            )
             torch._fused_adamw_(
-                tensors,
-                slopes,
-                means,
-                squares,
+                [self.tensors[place] for place in places],
+                [gradients[place].contiguous() for place in places],
+                [self._moments[place][0] for place in places],
+                [self._moments[place][1] for place in places],
                 [],
-                [self._steps[at]] * len(places),
-                lr=self.peak[at] * ratio * float(self._factor),
+                [self._steps[0]] * len(places),
+                lr=self.peak[0] * ratio * float(self._factor),
                 beta1=BETAS[0],
                 beta2=BETAS[1],
                 weight_decay=decay,
@@ -182,13 +152,11 @@ class Optimizer:
                 maximize=False,
             )
 
-    def _update(
-        self, place: int, gradient: Tensor, skip: Bool[Tensor, " m"], factor: Tensor
-    ) -> None:
-        """The update of one tensor on a GPU, which asks nothing of the host."""
+    def _update(self, place: int, gradient: Tensor, skip: Bool[Tensor, " m"]) -> None:
+        """The update of one tensor, which asks nothing of a GPU's host."""
         tensor, (mean, square) = self.tensors[place], self._moments[place]
-        rates, decays = self._rates[place]
-        if usable(tensor) and tensor.dtype == torch.float32:
+        (rates, decays), factor = self._rates[place], self._factor
+        if isinstance(factor, Tensor) and usable(tensor) and tensor.dtype == torch.float32:
             from protopinv.kernels.update import adam_update
 
             adam_update(
@@ -224,11 +192,12 @@ class Muon(Optimizer):
     ones are learned as fast as common ones. ``torch.optim.Muon`` takes no batches of matrices.
     """
 
+    state_names = (*Optimizer.state_names, "_momenta")
+
     def __init__(self, groups: Sequence[ParameterGroup], peak: float) -> None:
         super().__init__(groups, peak)
-        places = range(len(self.tensors))
-        matrices = {place: self.tensors[place] for place in places if place not in self._moments}
-        self._momenta = {place: torch.zeros_like(tensor) for place, tensor in matrices.items()}
+        matrices = [place for place, tensor in enumerate(self.tensors) if tensor.ndim == 3]
+        self._momenta = {place: self._moments.pop(place)[0] for place in matrices}
 
     @torch.no_grad()
     def step(self, gradients: Gradients, skip: Bool[Tensor, " m"] | None) -> None:
@@ -252,18 +221,6 @@ class Muon(Optimizer):
         super().restart(member, peak)
         for momentum in self._momenta.values():
             momentum[member] = 0
-
-    def dump(self) -> dict[str, Any]:
-        """Momenta too."""
-        return {**super().dump(), "momenta": list(self._momenta.values())}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state of the same optimizer."""
-        super().restore(state)
-        put_back(list(self._momenta.values()), state["momenta"])
-
-    def _suits_adam(self, tensor: Tensor) -> bool:
-        return tensor.ndim != 3
 
 
 OPTIMIZERS = {"adam": Optimizer, "muon": Muon}

@@ -1,12 +1,13 @@
 """From rows as they came to what training takes: a feature map, projected rows, first banks."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from protopinv.bank import (
@@ -23,25 +24,45 @@ from protopinv.features import (
     Distortion,
     FeatureMap,
     Front,
+    Moments,
     Stem,
     fit_clip,
     fit_feature_map,
     fit_squash,
     fit_stem,
     fit_wide_feature_map,
-    measure_moments,
+    merged_moments,
+    moments_of_chunk,
 )
-from protopinv.objective import Objective
+from protopinv.objective import Classes, Objective
 from protopinv.train.config import TrainConfig
-from protopinv.train.data import Data, Some
+from protopinv.train.data import Data, StreamedRows
 from protopinv.train.resolve import FOLDS
-from protopinv.train.rows import AnyRows, Rows
-from protopinv.train.streamed import PIECE_NUMBERS, View, behind_front
+from protopinv.train.rows import (
+    AnyRows,
+    Rows,
+    View,
+    as_tensor,
+    behind_front,
+    joined_rows,
+    piece_rows,
+    rows_at,
+)
+from protopinv.train.survey import SAMPLE_ROWS, pieces_of
+from protopinv.train.targets import LabelCounts
 
 # A stem is made from so many rows at most.
 STEM_ROWS = 5_000
 # What is drawn apart from the first bank, from the same seed.
 FOR_NOISE, FOR_COPIES, FOR_FRONT, FOR_RANKS = 1, 2, 3, 1_000
+
+
+class Some(NamedTuple):
+    """Rows as they came, encoded targets, and what each row counts (None: once each)."""
+
+    X: Tensor
+    targets: Tensor
+    weight: Float[Tensor, " n"] | None
 
 
 @dataclass(frozen=True)
@@ -78,22 +99,42 @@ def prepare(
     """
     data = data.placed(device)
     if fitted is None:
-        front = fit_front(data.some(device), config, seed) if config.has_front else None
+        has_front = config.stem != "none" or config.compresses_tails
+        front = fit_front(sampled(data, device), config, seed) if has_front else None
         features = fit_features(data, front, config, device)
     else:
         front = None if fitted[0] is None else fitted[0].to(device)
         features = fitted[1].to(device)
-    exact = getattr(torch, config.dtype)
-    view = View(front, features, data.objective, exact, device)
-    held = data.held_rows(view)
-    n_full = max(1, config.n_members - FOLDS) if config.early_stopping == "cross" else 0
+    view = View(front, features, data.objective, getattr(torch, config.dtype), device)
+    facts, validation, judged, n_full = data.survey, None, None, 0
+    if facts.samples[1] is not None:
+        held = StreamedRows(data, view, held_out=True)
+        validation = held.resident()
+        judged = held.judged(validation)
+    elif config.early_stopping == "cross" and bool((facts.fold_masses > 0).all()):
+        n_full = max(1, config.n_members - FOLDS)
     if config.row_dtype != "same":
-        view = View(front, features, data.objective, getattr(torch, config.row_dtype), device)
-    distortions = distortions_of(config, data.n_training, seed)
-    rows, sample, judged = data.rows(view, distortions, 0 if held else n_full)
-    validation, judged = held or (None, judged)
-    n_full = n_full if rows.held is not None else 0
-    return Prepared(front, features, rows, sample, validation, judged, data.masses(), n_full)
+        view = replace(view, dtype=getattr(torch, config.row_dtype))
+    training = StreamedRows(data, view, n_full=n_full)
+    rows = training.resident()
+    sample = training.first_rows(rows)
+    judged = training.judged(rows) if n_full else judged
+    if config.image_copies and isinstance(rows, Rows):
+        n, rows = len(rows), joined_rows([rows, *_copies(training, config, seed)])
+        if rows.held is not None:
+            rows.held[:, n:] = 0  # no fold is judged by copies of images
+    masses = class_masses(data)
+    return Prepared(front, features, rows, sample, validation, judged, masses, n_full)
+
+
+def class_masses(data: Data) -> Float[Tensor, " g"] | None:
+    """What the training rows of every class count; held-out rows are as many of each."""
+    if data.survey.targets is None:
+        return None
+    shares = torch.ones(1, dtype=torch.float64)
+    if isinstance(data.objective, Classes) and isinstance(data.survey.targets, LabelCounts):
+        shares = torch.from_numpy(data.survey.targets.masses_of(data.objective.labels))
+    return shares / shares.sum() * float(data.survey.masses[0])
 
 
 def noise_generator(seed: int, device: torch.device, rank: int | None = None) -> Generator:
@@ -110,22 +151,19 @@ def stream(seed: int, use: int) -> int:
     return int(np.random.SeedSequence([seed, use]).generate_state(1)[0])
 
 
-def distortions_of(config: TrainConfig, n: int, seed: int) -> list[Distortion]:
-    """One for each copy of n images that is asked for, all from one stream."""
-    if not config.image_copies:
-        return []
+def _copies(training: StreamedRows, config: TrainConfig, seed: int) -> Iterator[Rows]:
+    """All images once more for each copy that is asked for, distorted by numbers of one stream."""
     generator = Generator().manual_seed(stream(seed, FOR_COPIES))
-    return [
-        Distortion(
-            n,
+    for _ in range(config.image_copies):
+        distortion = Distortion(
+            training.n_total,
             config.image,
             shift=config.copy_shift,
             bend=config.copy_bend,
             mirror=config.copy_mirror,
             generator=generator,
         )
-        for _ in range(config.image_copies)
-    ]
+        yield replace(training, view=replace(training.view, distortion=distortion)).at_once()
 
 
 def fit_front(some: Some, config: TrainConfig, seed: int) -> Front | None:
@@ -148,6 +186,24 @@ def fit_front(some: Some, config: TrainConfig, seed: int) -> Front | None:
     )
 
 
+def sampled(data: Data, device: torch.device) -> Some:
+    """A uniform sample of the rows to train on."""
+    sample = data.survey.sample.lowest(SAMPLE_ROWS)
+    weight = sample.weight if data.survey.is_weighted else None
+    return _encoded(data, as_tensor(sample.X), sample.y, weight, device)
+
+
+def _encoded(
+    data: Data, X: Tensor, y: Any, weight: NDArray[np.float64] | None, device: torch.device
+) -> Some:
+    """Rows on a device; weights have a mean of about one, so that no sum of them overflows."""
+    targets = torch.from_numpy(np.ascontiguousarray(data.objective.encode(np.asarray(y))))
+    if weight is not None:
+        weight = weight / (data.survey.masses.sum() / data.survey.counts.sum())
+    mass = None if weight is None else torch.from_numpy(weight).to(device)
+    return Some(X.to(device), targets.to(device), mass)
+
+
 def fit_features(
     data: Data, front: Front | None, config: TrainConfig, device: torch.device
 ) -> FeatureMap:
@@ -163,22 +219,55 @@ def fit_features(
     }
     against, diagonal = config.projection == "pls", config.projection == "none"
     n_features = data.source.n_features if front is None else front.n_outputs
-    is_wide = not diagonal and data.n_training < n_features
+    is_wide = not diagonal and data.survey.counts[0] < n_features
     if is_wide or not (front is None or isinstance(front, Stem)):
-        X, targets, weight = data.some(device)
+        X, targets, weight = sampled(data, device)
         X = behind_front(X, front)
         Y = data.objective.for_projection(targets) if against else X[:, :0]
         if is_wide:
             check_range(X.square().sum(0))
             return fit_wide_feature_map(X, Y, weight, **choices)
-        size = max(1, PIECE_NUMBERS // X.shape[1])
-        weights = [None] * -(-len(X) // size) if weight is None else weight.split(size)
-        chunks = zip(X.split(size), Y.split(size), weights, strict=True)
-        moments = measure_moments(chunks, diagonal=diagonal)
+        moments = moments_of_chunk(X, Y, weight, diagonal=diagonal)
+    elif front is None and data.survey.moments is not None:
+        moments = data.survey.moments
     else:
-        moments = data.moments(front, against, device, diagonal=diagonal)
+        moments = _moments_of_all(data, front, against, device, diagonal=diagonal)
     check_range(moments.variance)
     return fit_feature_map(moments, **choices)
+
+
+def _moments_of_all(
+    data: Data, front: Front | None, against: bool, device: torch.device, *, diagonal: bool
+) -> Moments:
+    """Moments of all training rows behind a front, from another pass over them."""
+    chunks = _chunks(data, front, against, device)
+    own = merged_moments(moments_of_chunk(*chunk, diagonal=diagonal) for chunk in chunks)
+    if data.ranks.size > 1:  # a rank may have no rows, and a GPU of another rank is not ours
+        parts = data.ranks.gather(None if own is None else own.to("cpu"))
+        own = merged_moments(None if part is None else part.to(device) for part in parts)
+    if own is None:
+        raise AssertionError("no row is trained on")
+    return own
+
+
+def _chunks(
+    data: Data, front: Front | None, against: bool, device: torch.device
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    """This rank's training rows behind the front, what to correlate them with, and weights."""
+    width = data.source.n_features if front is None else front.n_outputs
+    size = piece_rows(width + data.objective.n_outputs, front, device)
+    for block, piece in pieces_of(data.source, data.ranks.share(data.source.blocks)):
+        side = data.split.side(block, piece, held_out=False)
+        numbers = np.arange(len(piece.y)) if side is None else side
+        for chosen in np.array_split(numbers, -(-len(numbers) // size)) if len(numbers) else ():
+            X, weight = rows_at(piece.X, chosen), None
+            if piece.weight is not None:
+                weight = piece.weight[chosen]
+            X = X if isinstance(X, Tensor) else as_tensor(X)
+            rows = _encoded(data, X, np.asarray(piece.y)[chosen], weight, device)
+            X = behind_front(rows.X, front)
+            Y = data.objective.for_projection(rows.targets) if against else X[:, :0]
+            yield X, Y, rows.weight
 
 
 def check_range(squares: Tensor) -> None:

@@ -1,8 +1,11 @@
-"""One optimisation step: weights, data pass, backward through the weights, update."""
+"""One optimisation step: weights, data pass, backward through the weights, update.
+
+On a GPU a step is captured as a CUDA graph: one launch instead of several hundred.
+"""
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,41 +16,35 @@ from torch import Generator, Tensor
 from protopinv.bank import Bank
 from protopinv.kernels import usable
 from protopinv.objective import Objective, Outputs
-from protopinv.train.augment import Augment
-from protopinv.train.bank_pass import BankPass, Designs, SolverSettings
+from protopinv.train.bank_pass import BankPass, Penalty, SolverSettings
 from protopinv.train.config import TrainConfig
 from protopinv.train.data_pass import Buffers, data_pass, outputs_by_chunk, score_and_loss
+from protopinv.train.machine import ALONE, Ranks
 from protopinv.train.optimizer import OPTIMIZERS, ParameterGroup
-from protopinv.train.ranks import ALONE, Ranks
-from protopinv.train.rows import AnyRows, Rows, chunk_rows
-from protopinv.train.stopping import Average, put_back
+from protopinv.train.rows import AnyRows, Augment, Rows, chunk_rows
+from protopinv.train.state import Average, Resumable, copied, put_back
 
 # Steps whose weights may be further off than this are not taken. A heuristic: over many shapes and
 # conditions the Cholesky estimate was 30 to 150 times the true error, so this keeps it below 1 %.
 SOLVE_TOLERANCE = 0.3
+# Steps that are taken eagerly before one is captured: libraries set themselves up, and kernels are
+# compiled.
+WARM_UP = 1
 
 
 @dataclass(frozen=True)
 class StepReport:
     """What happened to each member, still on the device: nothing here makes the host wait.
 
-    The loss of a step that was not taken is NaN. Losses and scores of held-out rows are those
-    before the update.
+    The loss of a step that was not taken is NaN. ``held`` are score and loss of held-out rows
+    before the update, if the pass showed them.
     """
 
     loss: Float[Tensor, " m"]
-    held_loss: Float[Tensor, " m"] | None = None
-    held_score: Float[Tensor, " m"] | None = None
-
-    @property
-    def held(self) -> tuple[Tensor, Tensor] | None:
-        """Score and loss of held-out rows; None if the pass showed nothing of them."""
-        if self.held_score is None or self.held_loss is None:
-            return None
-        return self.held_score, self.held_loss
+    held: tuple[Float[Tensor, " m"], Float[Tensor, " m"]] | None = None
 
 
-class Step(ABC):
+class TrainingStep(Resumable, ABC):
     """One update of ``state``: banks, whose weights are solved, or weights themselves.
 
     All tensors have a leading axis, one entry for each member of a population. A subclass says how
@@ -63,6 +60,7 @@ class Step(ABC):
     """
 
     advice = "Scale the features (scaling='feature'), or lower lr."
+    state_names = ("trained", "optimizer", "average", "failures", "generator")
 
     def __init__(
         self,
@@ -97,10 +95,10 @@ class Step(ABC):
         self.failures = torch.zeros(self.n_members, 2, dtype=torch.long, device=first.device)
         self.solver = SolverSettings(config.solver, first.dtype)
         self.average = Average(self.trained, config.averaging) if config.averaging else None
-        # Some options of a bank have a derivative that is left to autograd.
-        self._needs_graph = bool(
-            config.normalize_inputs or config.temperature or config.condition_penalty
-        )
+        # Nothing is recorded for a derivative, and less asked about every tensor where it can be:
+        # some options of a bank have a derivative that is left to autograd.
+        by_autograd = config.normalize_inputs or config.temperature or config.condition_penalty
+        self._without_graph: Any = torch.no_grad if by_autograd else torch.inference_mode
         # What was solved to look at the state, until the state changes.
         self._pending: Any = None
 
@@ -126,11 +124,8 @@ class Step(ABC):
     @abstractmethod
     def pullback(
         self, solved: Any, gradients: list[Tensor]
-    ) -> tuple[list[Tensor | None], tuple[Float[Tensor, " m"], Float[Tensor, "m layers"]] | None]:
-        """From gradients in the weights to those of ``trained``.
-
-        And what else the objective adds, if anything, with the error of its solves.
-        """
+    ) -> tuple[list[Tensor | None], Penalty | None]:
+        """From gradients in the weights to those of ``trained``, and what the loss adds to them."""
 
     def numbers(self) -> Mapping[str, Tensor]:
         """What the history should hold of every epoch besides loss and rate, one a member."""
@@ -164,17 +159,13 @@ class Step(ABC):
                     loss = loss + penalty * W.square().sum((1, 2))
             gradients, added = self.pullback(solved, passed.gradients)
             if added is not None:
-                loss = loss + added[0].to(loss)
-                error = torch.cat([error, added[1]], dim=-1)
+                loss = loss + added.value.to(loss)
+                error = torch.cat([error, added.error], dim=-1)
             skip, loss = self._checked(loss, error, [g for g in gradients if g is not None])
             self.optimizer.step(gradients, skip)
             if self.average is not None:
                 self.average.update(self.trained)
-            return StepReport(loss, passed.held_loss, passed.held_score)
-
-    def _without_graph(self) -> Any:
-        """Nothing in here is recorded for a derivative, and less asked about every tensor."""
-        return torch.no_grad() if self._needs_graph else torch.inference_mode()
+            return StepReport(loss, passed.held)
 
     def _checked(
         self, loss: Float[Tensor, " m"], error: Float[Tensor, "m layers"], gradients: list[Tensor]
@@ -232,33 +223,11 @@ class Step(ABC):
             else:
                 put_back([t[member] for t in group], [t[member] for t in tensors])
 
-    def dump(self) -> dict[str, Any]:
-        """All that lives through a run and is the same on all ranks, under names."""
-        return {
-            "trained": list(self.trained),
-            "optimizer": self.optimizer.dump(),
-            "average": None if self.average is None else self.average.dump(),
-            "failures": self.failures,
-            "form": self.solver.form,
-            "precision": str(self.solver.precision).removeprefix("torch."),
-            "generator": self.generator.get_state(),
-        }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from there; tensors change in place."""
-        put_back(self.trained, state["trained"])
-        self.optimizer.restore(state["optimizer"])
-        if self.average is not None:
-            self.average.restore(state["average"])
-        self.failures.copy_(state["failures"])
-        self.solve_by(SolverSettings(state["form"], getattr(torch, state["precision"])))
-        self.generator.set_state(state["generator"].cpu())
-
-
-class BankStep(Step):
+class BankStep(TrainingStep):
     """Bank pass, data pass, bank backward, update, of all members of a population at once.
 
-    The first ``n_frozen`` prototypes of every bank stay where they are.
+    The first ``n_frozen`` prototypes of every bank stay where they are; ``more`` is as for a step.
     """
 
     state: Bank
@@ -270,15 +239,12 @@ class BankStep(Step):
         config: TrainConfig,
         objective: Objective,
         *,
-        generator: Generator,
-        row_generator: Generator | None = None,
-        ranks: Ranks = ALONE,
-        chunk: int | None = None,
         n_frozen: int = 0,
+        **more: Any,
     ) -> None:
         self._n_frozen = n_frozen
         self._architecture = config.architecture
-        self._designs = Designs()
+        self._designs: list[Tensor] = []
         # ridges that are not learned need no derivative, and are recorded as they are
         self._ridge = None if bool(bank.learnable_ridge.any()) else bank.ridge
         of_inputs, of_hidden, of_outputs = config.lr_ratios
@@ -290,17 +256,7 @@ class BankStep(Step):
         ]
         if bank.scale is not None:
             groups.append(ParameterGroup([bank.scale], ratio=config.scale_lr_ratio))
-        super().__init__(
-            bank,
-            groups,
-            config,
-            objective,
-            width=bank.inputs.shape[-1],
-            generator=generator,
-            row_generator=row_generator,
-            ranks=ranks,
-            chunk=chunk,
-        )
+        super().__init__(bank, groups, config, objective, width=bank.inputs.shape[-1], **more)
 
     def weights(self, *, training: bool) -> BankPass:
         """Solved from the banks, with dropout on their hidden targets while training."""
@@ -320,7 +276,7 @@ class BankStep(Step):
 
     def pullback(
         self, solved: BankPass, gradients: list[Tensor]
-    ) -> tuple[list[Tensor | None], tuple[Float[Tensor, " m"], Float[Tensor, "m layers"]] | None]:
+    ) -> tuple[list[Tensor | None], Penalty | None]:
         """Through the solves, with condition_penalty times the spread of every system added."""
         of_bank, penalty = solved.pullback(
             gradients,
@@ -331,8 +287,97 @@ class BankStep(Step):
         for gradient in of_bank[: 2 + len(self.state.hidden)] if self._n_frozen else ():
             if gradient is not None:
                 gradient[:, : self._n_frozen] = 0
-        return of_bank, None if penalty is None else (penalty.value, penalty.error)
+        return of_bank, penalty
 
     def numbers(self) -> Mapping[str, Tensor]:
         """The ridge of every layer."""
         return {"ridge": self.state.ridge if self._ridge is None else self._ridge}
+
+
+class CapturedStep:
+    """Takes the steps of ``step``, from a graph as soon as it has been warmed up.
+
+    Batches other than all rows are copied into buffers that the graph reads. Another batch size
+    gets a graph of its own; another form of the solve or a restarted optimizer begins anew. A step
+    that cannot be captured (the SVD reads its status on the host) stays eager.
+    """
+
+    def __init__(self, step: TrainingStep, rows: AnyRows) -> None:
+        self._step = step
+        self._rows = rows
+        # what precedes captures has a stream, and all graphs of a run share memory: they may
+        # overwrite one another's results, so these are copied at once
+        self._stream = torch.cuda.Stream()
+        self._pool = torch.cuda.graph_pool_handle()
+        self._captured_for = step.solver, step.optimizer.restarts
+        self._replays: dict[Any, _Replay] = {}
+
+    def __call__(self, batch: Rows, factor: float) -> StepReport:
+        """One update at ``factor`` times the peak rate."""
+        self._step.optimizer.set_rate(factor)
+        is_copied = batch is not self._rows
+        work = self._step.update
+        report: StepReport = self._run(("update", len(batch)), batch, work, is_copied=is_copied)
+        return report
+
+    def evaluate(self, rows: AnyRows) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
+        """Mean score and mean loss of every member over the rows."""
+        if not isinstance(rows, Rows):  # they come a piece at a time
+            return self._step.evaluate(rows)
+        score, loss = self._run(("evaluate", id(rows)), rows, self._step.evaluate, is_copied=False)
+        return score, loss
+
+    def _run(self, key: Any, rows: Rows, work: Callable[[Rows], Any], *, is_copied: bool) -> Any:
+        current = self._step.solver, self._step.optimizer.restarts
+        if self._captured_for != current:  # the guard has changed something: begin anew
+            self._captured_for = current
+            self._replays.clear()
+        if self._step.solver.form == "svd":
+            return work(rows)
+        if key not in self._replays:
+            buffer = rows.each(torch.clone) if is_copied else rows
+            generator = self._step.generator
+            self._replays[key] = _Replay(work, buffer, generator, self._stream, self._pool)
+        return self._replays[key](rows)
+
+
+@dataclass
+class _Replay:
+    """One piece of work on one set of buffers: eager at first, then captured and replayed."""
+
+    work: Callable[[Rows], Any]
+    buffer: Rows
+    generator: Generator
+    stream: Any
+    pool: Any
+    eager_calls: int = 0
+    graph: torch.cuda.CUDAGraph | None = None
+    result: Any = None
+
+    def __call__(self, rows: Rows) -> Any:
+        """What the work returns for these rows."""
+        if rows is not self.buffer:
+            for name, mine in self.buffer.tensors.items():
+                mine.copy_(rows.tensors[name])
+        if self.graph is None and self.eager_calls < WARM_UP:
+            self.eager_calls += 1
+            return self._on_side_stream()
+        if self.graph is None:
+            self.graph = torch.cuda.CUDAGraph()
+            self.graph.register_generator_state(self.generator)
+            with torch.cuda.graph(self.graph, pool=self.pool, stream=self.stream):
+                self.result = self.work(self.buffer)
+        self.graph.replay()
+        # the next replay overwrites what the graph returned
+        if not isinstance(self.result, StepReport):
+            return copied(self.result)
+        loss, held = self.result.loss.clone(), self.result.held
+        return StepReport(loss, None if held is None else (held[0].clone(), held[1].clone()))
+
+    def _on_side_stream(self) -> Any:
+        """Where torch wants the work that precedes a capture."""
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            result = self.work(self.buffer)
+        torch.cuda.current_stream().wait_stream(self.stream)
+        return result

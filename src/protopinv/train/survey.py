@@ -4,6 +4,7 @@ Which rows are sampled follows from keys of their places alone, and so does the 
 are not in memory. So neither depends on the order of reading, nor on which process reads.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,14 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from protopinv.errors import DataError
-from protopinv.features import Moments, moments_of_chunk
+from protopinv.features import Moments, merged_moments, moments_of_chunk
 from protopinv.rows import Block, Piece, RowSource, ahead, file_keys, keys_of
 from protopinv.rows.cache import AHEAD
-from protopinv.train.ranks import Ranks
+from protopinv.train.machine import Ranks
 from protopinv.train.resolve import FOLDS
+from protopinv.train.rows import as_tensor
 from protopinv.train.targets import Targets
 
 # Quantiles, first banks and what else a few rows can tell come from so many of them, and from so
@@ -26,7 +27,7 @@ from protopinv.train.targets import Targets
 SAMPLE_ROWS = 20_000
 SAMPLE_OF_A_CLASS = 256
 # Numbers that are read at a time.
-PIECE_NUMBERS = 2**20
+READ_NUMBERS = 2**20
 # Numbers in float64 that stay in cache.
 CACHED_NUMBERS = 2**17
 
@@ -52,7 +53,7 @@ class Split:
         if self.held_rows is not None:
             return self.held_rows[_rows_of(block, piece)]
         if self.share == 0:
-            return np.zeros(len(piece.X), dtype=bool)
+            return np.zeros(len(piece.y), dtype=bool)
         keys = file_keys(self.seed, "held out", block, piece)
         return keys < np.uint64(min(self.share, 1 - 1e-12) * 2.0**64)
 
@@ -63,6 +64,22 @@ class Split:
         keys = file_keys(self.seed, "fold", block, piece)
         folds: Places = (keys % np.uint64(FOLDS)).astype(np.int64)
         return folds
+
+    def side(self, block: Block, piece: Piece, *, held_out: bool) -> Places | None:
+        """The rows of a piece that are held out or are not, by number; None for all of them.
+
+        Rows of weight zero are on neither side.
+        """
+        there = None if piece.weight is None or piece.weight.all() else piece.weight > 0
+        if self.share > 0:
+            side = self.held(block, piece) == held_out
+            there = side if there is None else there & side
+        return None if there is None else np.flatnonzero(there)
+
+
+def _rows_of(block: Block, piece: Piece) -> slice:
+    first = block.start + piece.first
+    return slice(first, first + len(piece.y))
 
 
 def hold_out(groups: NDArray[np.integer[Any]], share: float, seed: int) -> Mask:
@@ -99,11 +116,6 @@ def _dealt(groups: NDArray[np.integer[Any]], least: int, seed: int) -> Places:
     return dealt
 
 
-def _rows_of(block: Block, piece: Piece) -> slice:
-    first = block.start + piece.first
-    return slice(first, first + len(piece.y))
-
-
 @dataclass
 class Sample:
     """Some rows as they came, in the order of their numbers among all."""
@@ -124,9 +136,7 @@ class Sample:
 
     def lowest(self, size: int) -> "Sample":
         """Those with the lowest keys."""
-        if len(self) <= size:
-            return self
-        return self.taken(np.sort(np.argpartition(self.key, size)[:size]))
+        return self if len(self) <= size else self.taken(_lowest(self.key, size))
 
     @classmethod
     def joined(cls, parts: Sequence["Sample"]) -> "Sample":
@@ -138,56 +148,51 @@ class Sample:
         return both.taken(np.unique(both.number, return_index=True)[1])
 
 
-class Reservoir:
-    """The rows with the lowest keys so far: a random sample, whatever the order they come in."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._parts: list[Sample] = []
-        self._n = 0
-        self._highest = np.uint64(2**64 - 1)
-
-    def add(self, rows: Sample, places: Places) -> None:
-        """Offer some rows of a piece, by their places in it."""
-        places = places[rows.key[places] <= self._highest]
-        if len(places) > self._size:
-            lowest = np.argpartition(rows.key[places], self._size)[: self._size]
-            places = np.sort(places[lowest])
-        if len(places):
-            self._parts.append(rows.taken(places))
-            self._n += len(places)
-        if self._n > 2 * self._size:
-            self._parts = self.rows()
-            self._n, self._highest = self._size, self._parts[0].key.max()
-
-    def rows(self) -> list[Sample]:
-        """The sample; an empty list if nothing was offered."""
-        return [Sample.joined(self._parts).lowest(self._size)] if self._parts else []
+def _lowest(keys: NDArray[np.uint64], size: int) -> Places:
+    """The places of the lowest keys, in order."""
+    return np.sort(np.argpartition(keys, size)[:size])
 
 
 class Sampler:
-    """A sample of all rows, with some rows of every class if rows have one."""
+    """The rows with the lowest keys so far: a random sample, whatever the order they come in.
+
+    There are some of every label too, if rows have one.
+    """
 
     def __init__(self, *, by_label: bool) -> None:
-        self._uniform = Reservoir(SAMPLE_ROWS)
-        self._by_label: dict[Any, Reservoir] | None = {} if by_label else None
+        self._by_label = by_label
+        self._uniform: list[Sample] = []
+        self._of_labels: dict[Any, list[Sample]] = {}
 
     def add(self, rows: Sample, places: Places) -> None:
         """Offer some rows of a piece, by their places in it."""
-        self._uniform.add(rows, places)
-        if self._by_label is None or not len(places):
+        _offer(self._uniform, SAMPLE_ROWS, rows, places)
+        if not self._by_label or not len(places):
             return
         labels, codes = np.unique(rows.y[places], return_inverse=True)
-        order = np.argsort(codes, kind="stable")
-        ends = np.cumsum(np.bincount(codes))[:-1]
-        for label, chosen in zip(labels.tolist(), np.split(places[order], ends), strict=True):
-            self._by_label.setdefault(label, Reservoir(SAMPLE_OF_A_CLASS)).add(rows, chosen)
+        order = places[np.argsort(codes, kind="stable")]
+        chosen = np.split(order, np.cumsum(np.bincount(codes))[:-1])
+        for label, of_label in zip(labels.tolist(), chosen, strict=True):
+            _offer(self._of_labels.setdefault(label, []), SAMPLE_OF_A_CLASS, rows, of_label)
 
     def rows(self) -> Sample | None:
         """The sample; None if no row was offered."""
-        of_labels = () if self._by_label is None else self._by_label.values()
-        parts = [rows for each in (self._uniform, *of_labels) for rows in each.rows()]
+        pools = [(self._uniform, SAMPLE_ROWS)]
+        pools += [(pool, SAMPLE_OF_A_CLASS) for pool in self._of_labels.values()]
+        parts = [Sample.joined(pool).lowest(size) for pool, size in pools if pool]
         return Sample.joined(parts) if parts else None
+
+
+def _offer(pool: list[Sample], size: int, rows: Sample, places: Places) -> None:
+    """Add rows to a pool, which now and then is cut to those with the ``size`` lowest keys."""
+    if pool and len(pool[0]) == size:
+        places = places[rows.key[places] <= pool[0].key.max()]
+    if len(places) > size:
+        places = places[_lowest(rows.key[places], size)]
+    if len(places):
+        pool.append(rows.taken(places))
+    if sum(map(len, pool)) > 2 * size:
+        pool[:] = [Sample.joined(pool).lowest(size)]
 
 
 @dataclass
@@ -205,51 +210,28 @@ class Survey:
     masses: NDArray[np.float64] = field(default_factory=lambda: np.zeros(2))
     fold_masses: NDArray[np.float64] = field(default_factory=lambda: np.zeros(FOLDS))
     moments: Moments | None = None
-    samples: tuple[Sample | None, ...] = ()
-    trained: dict[int, int] = field(default_factory=dict)
+    trained: Counter[int] = field(default_factory=Counter)
     is_weighted: bool = False
+    samples: tuple[Any, ...] = ()
 
     @property
     def sample(self) -> Sample:
         """A sample of the rows to train on; there are some."""
-        if self.samples[0] is None:
-            raise AssertionError("no row is trained on")
-        return self.samples[0]
+        sample: Sample = self.samples[0]
+        return sample
 
-    def add_moments(self, moments: Moments | None) -> None:
-        """Merge those of more rows."""
-        if moments is not None:
-            self.moments = moments if self.moments is None else self.moments.merge(moments)
-
-
-def rows_a_piece(source: RowSource) -> int:
-    """Rows that are read at a time."""
-    return max(1, PIECE_NUMBERS // max(1, source.n_features))
-
-
-def pieces_of(
-    source: RowSource,
-    blocks: Sequence[Block],
-    *,
-    features: bool = True,
-    n_ahead: int = AHEAD,
-    rows: int | None = None,
-    fetch: Callable[[Piece], Piece] | None = None,
-) -> Iterator[tuple[Block, Piece]]:
-    """All pieces of some blocks, in order, so many of them read ahead by a thread.
-
-    The thread also fetches them, to a GPU say. Rows in memory are one piece, and need no thread.
-    """
-    n_rows = rows or (source.n_rows if source.in_memory else rows_a_piece(source))
-    a_row = (source.n_bytes or 0) / source.n_rows if features else 0.0
-
-    def read() -> Iterator[tuple[Block, Piece]]:
-        for block in blocks:
-            for piece in source.read(block, n_rows, features=features):
-                source.bytes_read += round(a_row * len(piece.y))
-                yield block, piece if fetch is None else fetch(piece)
-
-    return read() if source.in_memory else ahead(read(), n_ahead)
+    def add(self, other: "Survey") -> None:
+        """Count more rows, apart from their samples."""
+        if self.targets is None:
+            self.targets = other.targets
+        elif other.targets is not None:
+            self.targets.merge(other.targets)
+        self.counts += other.counts
+        self.masses += other.masses
+        self.fold_masses += other.fold_masses
+        self.moments = merged_moments([self.moments, other.moments])
+        self.trained.update(other.trained)
+        self.is_weighted |= other.is_weighted
 
 
 def survey(
@@ -269,32 +251,28 @@ def survey(
     or "diagonal", or "none" where moments are not asked for. ``against`` encodes targets for PLS,
     which needs to know them. Without ``features`` only targets are read.
     """
-    facts = Survey(targets)
-    samplers = Sampler(by_label=by_label), Sampler(by_label=False)
+    facts, samplers = Survey(targets), (Sampler(by_label=by_label), Sampler(by_label=False))
     for block, piece in pieces_of(source, ranks.share(source.blocks), features=features):
-        mass = mass_of(block, piece)
+        y, mass = np.asarray(piece.y), mass_of(block, piece)
         if not source.in_memory:  # those were checked when they came
             check_features(source, block, piece)
         if targets is not None:
-            targets.add(np.asarray(piece.y), mass, _where(block, piece))
+            targets.add(y, mass, _where(block, piece))
         number = np.arange(*_rows_of(block, piece).indices(source.n_rows))
         key, fold = keys_of(split.seed, "sample", number), split.folds(block, piece)
-        rows = Sample(piece.X, np.asarray(piece.y), mass, number, fold, key)
+        rows = Sample(piece.X, y, mass, number, fold, key)
         out = split.held(block, piece)
         places = np.flatnonzero((mass > 0) & ~out), np.flatnonzero((mass > 0) & out)
         for sampler, chosen in zip(samplers, places, strict=True):
             sampler.add(rows, chosen)
-        facts.is_weighted |= bool((mass != 1).any())
-        facts.counts += [len(chosen) for chosen in places]
-        facts.masses += [float(mass[chosen].sum()) for chosen in places]
-        inside = places[0][fold[places[0]] >= 0]
-        facts.fold_masses += np.bincount(fold[inside], mass[inside], FOLDS)
-        facts.trained[block.start] = facts.trained.get(block.start, 0) + len(places[0])
+        facts.add(_counted(rows, places, block))
         if scatter != "none":
-            for part in _moments(rows, places[0], scatter, against, weighted=facts.is_weighted):
-                facts.add_moments(part)
+            weighted, diagonal = facts.is_weighted, scatter == "diagonal"
+            more = _moments(rows, places[0], against, weighted=weighted, diagonal=diagonal)
+            facts.moments = merged_moments([facts.moments, *more])
     facts.samples = tuple(sampler.rows() for sampler in samplers)
-    facts = _merged(ranks.gather(facts), by_label=by_label)
+    if ranks.size > 1:
+        facts = _merged(ranks.gather(facts), by_label=by_label)
     if facts.samples[0] is None:
         raise DataError(
             "Some rows must count. None is left to train on: all weights are zero, or all rows are "
@@ -303,31 +281,33 @@ def survey(
     return facts
 
 
+def _counted(rows: Sample, places: Sequence[Places], block: Block) -> Survey:
+    """What the rows of a piece count: those to train on and those held out."""
+    mass, fold = rows.weight, rows.fold
+    inside = places[0][fold[places[0]] >= 0]
+    return Survey(
+        counts=np.array([len(chosen) for chosen in places]),
+        masses=np.array([float(mass[chosen].sum()) for chosen in places]),
+        fold_masses=np.bincount(fold[inside], mass[inside], FOLDS).astype(np.float64),
+        trained=Counter({block.start: len(places[0])}),
+        is_weighted=bool((mass != 1).any()),
+    )
+
+
 def _merged(parts: Sequence[Survey], *, by_label: bool) -> Survey:
     """The facts of all ranks, the same on each."""
-    if len(parts) == 1:
-        return parts[0]
-    of_targets = [part.targets for part in parts if part.targets is not None]
-    total = Survey(of_targets[0].merge(of_targets) if of_targets else None)
+    total, samplers = Survey(), (Sampler(by_label=by_label), Sampler(by_label=False))
     for part in parts:
-        total.counts += part.counts
-        total.masses += part.masses
-        total.fold_masses += part.fold_masses
-        total.trained |= part.trained
-        total.is_weighted |= part.is_weighted
-        total.add_moments(part.moments)
-    samplers = Sampler(by_label=by_label), Sampler(by_label=False)
-    for number, sampler in enumerate(samplers):
-        of_ranks = [rows for part in parts if (rows := part.samples[number]) is not None]
-        if of_ranks:
-            rows = Sample.joined(of_ranks)
-            sampler.add(rows, np.arange(len(rows)))
+        total.add(part)
+        for sampler, rows in zip(samplers, part.samples, strict=True):
+            if rows is not None:
+                sampler.add(rows, np.arange(len(rows)))
     total.samples = tuple(sampler.rows() for sampler in samplers)
     return total
 
 
 def _moments(
-    rows: Sample, places: Places, scatter: str, against: Any, *, weighted: bool
+    rows: Sample, places: Places, against: Any, *, weighted: bool, diagonal: bool
 ) -> Iterator[Moments]:
     """Moments of pieces that stay in cache."""
     size = max(1, CACHED_NUMBERS // rows.X.shape[1])
@@ -336,13 +316,37 @@ def _moments(
         X = as_tensor(rows.X[some]).double()
         Y = X[:, :0] if against is None else against(rows.y[some])
         weight = torch.from_numpy(rows.weight[some]) if weighted else None
-        yield moments_of_chunk(X, Y, weight, diagonal=scatter == "diagonal")
+        yield moments_of_chunk(X, Y, weight, diagonal=diagonal)
 
 
-def as_tensor(X: NDArray[Any]) -> Tensor:
-    """Numbers of a type that torch knows, in memory that it may write to."""
-    native = X.dtype.isnative and X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
-    return torch.from_numpy(np.require(X if native else X.astype(np.float64), None, ["C", "W"]))
+def pieces_of(
+    source: RowSource,
+    blocks: Sequence[Block],
+    *,
+    features: bool = True,
+    n_ahead: int = AHEAD,
+    rows: int | None = None,
+    fetch: Callable[[Piece], Piece] | None = None,
+) -> Iterator[tuple[Block, Piece]]:
+    """All pieces of some blocks, in order, so many of them read ahead by a thread.
+
+    The thread also fetches them, to a GPU say. Rows in memory are one piece, and need no thread.
+    """
+    n_rows = rows or (source.n_rows if source.in_memory else rows_a_piece(source))
+    row_bytes = (source.n_bytes or 0) / source.n_rows if features else 0.0
+
+    def read() -> Iterator[tuple[Block, Piece]]:
+        for block in blocks:
+            for piece in source.read(block, n_rows, features=features):
+                source.bytes_read += round(row_bytes * len(piece.y))
+                yield block, piece if fetch is None else fetch(piece)
+
+    return read() if source.in_memory else ahead(read(), n_ahead)
+
+
+def rows_a_piece(source: RowSource) -> int:
+    """Rows that are read at a time."""
+    return max(1, READ_NUMBERS // max(1, source.n_features))
 
 
 def mass_of(block: Block, piece: Piece) -> NDArray[np.float64]:

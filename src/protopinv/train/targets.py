@@ -1,14 +1,17 @@
-"""What must be known of targets before training, from one pass over them."""
+"""What must be known of targets before training, from one pass over them; class weights."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from numbers import Real
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from protopinv.errors import DataError
+from protopinv.errors import ConfigError, DataError
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.rows import exact_numbers
 
@@ -27,8 +30,8 @@ class Targets(ABC):
         """Add targets, what each counts, and where they come from."""
 
     @abstractmethod
-    def merge(self, others: Sequence[Self]) -> Self:
-        """Combine those of all ranks."""
+    def merge(self, other: Self) -> None:
+        """Add the statistics of other targets."""
 
     @abstractmethod
     def objective(self, some: Sequence[NDArray[Any]]) -> Objective:
@@ -38,17 +41,25 @@ class Targets(ABC):
     def encoded(self) -> Encoded:
         """How targets become the columns that target encoding averages."""
 
+    @abstractmethod
     def fresh(self) -> Self:
-        """Statistics of the same kind that have seen nothing."""
-        return type(self)()
+        """Statistics with the same settings that have seen nothing."""
 
 
 class LabelCounts(Targets):
-    """Every label that occurs, sorted, and the mass of its rows."""
+    """Every label that occurs, sorted, and the mass of its rows.
 
-    def __init__(self) -> None:
+    ``listed`` are all that there may be, if a user lists them.
+    """
+
+    def __init__(self, listed: NDArray[Any] | None = None) -> None:
+        self.listed = listed
         self.labels: NDArray[Any] = np.empty(0, dtype=object)
         self.mass: NDArray[Any] = np.empty(0)
+
+    def fresh(self) -> "LabelCounts":
+        """Counts with this list, before any labels."""
+        return LabelCounts(self.listed)
 
     def add(self, y: NDArray[Any], mass: NDArray[np.float64], where: str) -> None:
         """Count labels of one kind; one of which no row counts is none."""
@@ -61,26 +72,22 @@ class LabelCounts(Targets):
         if labels.dtype.kind == "O":
             labels = _of_one_kind(labels, where)
         sums: NDArray[Any] = np.bincount(codes, mass, len(labels))
-        self._join(labels[sums > 0], sums[sums > 0])
+        self._add_masses(labels[sums > 0], sums[sums > 0])
         if len(self.labels) > MOST_LABELS:
             raise DataError(
                 f"Classes must be few enough to count, at most {MOST_LABELS:,}. {where} and what "
                 "came before it hold more. If the target is a number, use ProtoPINVRegressor."
             )
 
-    def merge(self, others: Sequence["LabelCounts"]) -> "LabelCounts":
+    def merge(self, other: "LabelCounts") -> None:
         """Add up masses, label by label."""
-        total = self.fresh()
-        for other in others:
-            total._join(other.labels, other.mass)
-        return total
+        self._add_masses(other.labels, other.mass)
 
-    def _join(self, labels: NDArray[Any], mass: NDArray[Any]) -> None:
+    def _add_masses(self, labels: NDArray[Any], mass: NDArray[Any]) -> None:
         """Add labels, each of which occurs once."""
         if not len(self.labels):
             self.labels, self.mass = labels, mass
-            return
-        if len(labels):
+        elif len(labels):
             both = _joined(self.labels, labels)
             self.labels, codes = np.unique(both, return_inverse=True)
             self.mass = np.bincount(codes, np.concatenate([self.mass, mass]))
@@ -93,30 +100,9 @@ class LabelCounts(Targets):
         return np.where(self.labels[places] == labels, self.mass[places], 0.0)
 
     def objective(self, some: Sequence[NDArray[Any]] = ()) -> Classes:  # noqa: ARG002
-        """One class a row; raises DataError for fewer than two."""
-        return classes_of(self.labels)
-
-    def encoded(self) -> Encoded:
-        """A column for each class, or for the second of two."""
-        objective = self.objective()
-        first = int(objective.n_outputs == 2)
-        eye = np.eye(objective.n_outputs)[:, first:]
-        return lambda y: eye[objective.encode(y)], label_names(objective)[first:]
-
-
-class ListedLabels(LabelCounts):
-    """Labels of which a user lists all there may be."""
-
-    def __init__(self, listed: NDArray[Any]) -> None:
-        super().__init__()
-        self.listed = np.unique(listed)
-
-    def fresh(self) -> "ListedLabels":
-        """Statistics with this list, before any labels."""
-        return ListedLabels(self.listed)
-
-    def objective(self, some: Sequence[NDArray[Any]] = ()) -> Classes:  # noqa: ARG002
-        """All that are listed; raises DataError for a label that is not."""
+        """One class a row; raises DataError for fewer than two, and for one that is not listed."""
+        if self.listed is None:
+            return classes_of(self.labels)
         unlisted = np.setdiff1d(self.labels, self.listed)
         if len(unlisted):
             raise DataError(
@@ -124,6 +110,13 @@ class ListedLabels(LabelCounts):
                 f"{few(unlisted.tolist())} too. Add these to classes, or leave it out."
             )
         return classes_of(self.listed)
+
+    def encoded(self) -> Encoded:
+        """A column for each class, or for the second of two."""
+        objective = self.objective()
+        first = int(objective.n_outputs == 2)
+        eye = np.eye(objective.n_outputs)[:, first:]
+        return lambda y: eye[objective.encode(y)], label_names(objective)[first:]
 
 
 def _of_one_kind(labels: NDArray[Any], where: str) -> NDArray[Any]:
@@ -174,18 +167,16 @@ def _joined(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
 
 
 def classes_of(labels: NDArray[Any]) -> Classes:
-    """The objective of these classes, sorted; raises DataError for fewer than two."""
+    """The objective of these classes, sorted; raises DataError for fewer than two.
+
+    Strings of a fixed width become no wider than the longest of them.
+    """
     if len(labels) < 2:
         raise DataError(
             "A classifier needs at least two classes. y holds only one class: "
             f"{labels[:1].tolist()[0]!r}. Check the target, or use a constant."
         )
-    return Classes(narrowed(labels))
-
-
-def narrowed(labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels; strings of a fixed width no wider than the longest of them."""
-    return np.array(labels.tolist()) if labels.dtype.kind == "U" else labels
+    return Classes(np.array(labels.tolist()) if labels.dtype.kind == "U" else labels)
 
 
 def label_names(objective: Objective) -> list[str]:
@@ -222,30 +213,26 @@ class NumberStats(Targets):
         total = float(mass.sum())
         if total == 0:
             return
-        mean = mass @ columns / total
+        counted, mean = columns[mass > 0], mass @ columns / total
         with np.errstate(over="ignore"):
             scatter = mass @ (columns - mean) ** 2
-        counted = columns[mass > 0]
-        part = self.fresh()
-        part.n, part.mass, part.mean, part.scatter = len(columns), total, mean, scatter
-        part.low, part.high = counted.min(axis=0), counted.max(axis=0)
-        vars(self).update(vars(self.merge([self, part])))
+        ends = counted.min(axis=0), counted.max(axis=0)
+        self._combine(len(columns), total, mean, scatter, *ends)
 
-    def merge(self, others: Sequence[Self]) -> Self:
+    def merge(self, other: Self) -> None:
+        """Add the statistics of other targets."""
+        if other.mass > 0:
+            ends = other.low, other.high
+            self._combine(other.n, other.mass, other.mean, other.scatter, *ends)
+
+    def _combine(self, n: int, mass: float, mean: Any, scatter: Any, low: Any, high: Any) -> None:
         """By the rule of Chan, Golub and LeVeque, as for the moments of features."""
-        total = self.fresh()
-        for part in others:
-            if part.mass == 0:
-                continue
-            mass, off = total.mass + part.mass, part.mean - total.mean
-            with np.errstate(over="ignore"):
-                between = off**2 * (total.mass * part.mass / mass)
-                total.scatter = total.scatter + part.scatter + between
-            total.mean = total.mean + off * part.mass / mass
-            total.n, total.mass = total.n + part.n, mass
-            total.low = np.minimum(total.low, part.low)
-            total.high = np.maximum(total.high, part.high)
-        return total
+        total, off = self.mass + mass, mean - self.mean
+        with np.errstate(over="ignore"):
+            self.scatter = self.scatter + scatter + off**2 * (self.mass * mass / total)
+        self.mean = self.mean + off * mass / total
+        self.n, self.mass = self.n + n, total
+        self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
 
     def objective(self, some: Sequence[NDArray[Any]]) -> Objective:
         """One number or several a row, scaled; raises DataError for those too large to square."""
@@ -336,3 +323,52 @@ def few(values: Sequence[Any]) -> str:
     """The first few values, as text."""
     text = ", ".join(map(repr, values[:6]))
     return text + (", ..." if len(values) > 6 else "")
+
+
+class ClassWeights(NamedTuple):
+    """What rows of each label count beside their own weight."""
+
+    labels: NDArray[Any]
+    factors: NDArray[np.float64]
+
+    def of(self, objective: Objective) -> Tensor:
+        """The factor of each class of an objective; 1 for a class without rows."""
+        factors = torch.ones(objective.n_groups, dtype=torch.float64)
+        if isinstance(objective, Classes):
+            there = np.isin(self.labels, objective.labels)
+            places = np.searchsorted(objective.labels, self.labels[there])
+            factors[torch.from_numpy(places)] = torch.from_numpy(self.factors[there])
+        return factors
+
+
+def class_factors(
+    class_weight: Any, labels: NDArray[Any], mass: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What rows of each class count beside their own weights, which have this ``mass``."""
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        even: NDArray[np.float64] = mass.sum() / (len(mass) * mass)
+        return even
+    names = labels.tolist()
+    for label, number in class_weight.items():
+        if label not in names:
+            raise DataError(
+                f"class_weight may name classes of y only: {few(names)}. Got {label!r}. Check "
+                "its name and type."
+            )
+        counts = isinstance(number, Real) and not isinstance(number, bool)
+        if not (counts and 0 <= number < np.inf):
+            raise ConfigError(
+                f"class_weight must be numbers, 0 or more. Class {label!r} has {number!r}. "
+                "Change it."
+            )
+    return np.array([float(class_weight.get(label, 1.0)) for label in names])
+
+
+def check_class_weight(class_weight: Any) -> None:
+    """Raise ConfigError for what is neither "balanced" nor a dict."""
+    balanced = isinstance(class_weight, str) and class_weight == "balanced"
+    if not balanced and not isinstance(class_weight, dict):
+        raise ConfigError(
+            "class_weight must be None, 'balanced' or a dict of numbers by class. Got "
+            f"{class_weight!r}. Change it, or leave it at None."
+        )

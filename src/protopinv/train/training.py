@@ -11,20 +11,18 @@ import torch
 
 from protopinv.bank import Bank
 from protopinv.errors import TrainingError
-from protopinv.features import FeatureMap, Front
 from protopinv.kernels import consider, note_built
 from protopinv.objective import Objective
 from protopinv.train.checkpoint import Checkpoints
 from protopinv.train.config import TrainConfig
-from protopinv.train.history import History, mean_history
-from protopinv.train.loop import EpochReport, Observer, Run, StopTraining
-from protopinv.train.machine import control_c, set_own_threads
+from protopinv.train.history import Ending, EpochReport, History, Observer, mean_history
+from protopinv.train.loop import Run, StopTraining
+from protopinv.train.machine import ALONE, Ranks, control_c, set_own_threads
 from protopinv.train.prepare import Prepared, first_banks, noise_generator
-from protopinv.train.ranks import ALONE, Ranks
 from protopinv.train.resolve import FOLDS
 from protopinv.train.rows import AnyRows, Rows
-from protopinv.train.step import BankStep, Step
-from protopinv.train.stopping import EpochChoice
+from protopinv.train.state import EpochChoice
+from protopinv.train.step import BankStep, TrainingStep
 from protopinv.train.survey import SAMPLE_ROWS
 
 # Candidates are screened for this share of their epochs, or for fewer if these have so many steps.
@@ -36,14 +34,9 @@ LEAST_SCREENING = 4
 
 @dataclass(frozen=True)
 class Start:
-    """Where a training starts: banks, and the features they know.
-
-    The first ``n_frozen`` prototypes of every bank stay where they are.
-    """
+    """Banks where a training starts; the first ``n_frozen`` prototypes of each stay as they are."""
 
     bank: Bank
-    front: Front | None
-    features: FeatureMap
     n_frozen: int = 0
 
 
@@ -106,10 +99,14 @@ def train(
     loss selects the candidate and the number of epochs. Predictions are the mean of ``n_members``
     banks; with folds up to four of these are theirs.
     """
-    with control_c() if job.checkpoints is None else job.checkpoints.signals() as stop:
-        candidates = configs if prepared.n_full else configs[:1]
-        screening = Screening(prepared, objective, candidates, job, start, stop)
-        consider(job.device, screening.work())
+    candidates = configs if prepared.n_full else configs[:1]
+    n_banks = prepared.n_full + FOLDS if prepared.n_full else configs[0].n_members
+    sizes = (prepared.sample.X.shape[-1], *configs[0].widths, objective.n_outputs)
+    steps = n_banks * configs[0].max_epochs * prepared.rows.n_total
+    # rows forward, errors back, and gradients
+    consider(job.device, 3.0 * steps * sum(a * b for a, b in pairwise(sizes)))
+    with control_c(gently=job.checkpoints is not None) as stop:
+        screening = Screening(prepared, objective, candidates, n_banks, job, start, stop)
         run = screening.best()
         run.advance(observer=job.observer)
     job.ranks.require_same(run.step.trained)
@@ -125,13 +122,14 @@ def train(
     rows = prepared.rows  # or a sample where not all are here
     counted = rows if isinstance(rows, Rows) and rows.total is None else prepared.sample
     weight = None if counted.weight is None else counted.weight[0]
+    losses = [screening.losses.get(number, math.inf) for number in range(len(candidates))]
     return Trained(
         config,
         step.state.to("cpu").members(members),
         mean_history([histories[n] for n in members]),
         step.objective.constant_loss(counted.y, weight),
         calibrated(step, judged, prepared.validation)[0],
-        screening.results() if len(candidates) > 1 else (),
+        tuple(map(Candidate, candidates, losses)) if len(candidates) > 1 else (),
     )
 
 
@@ -148,26 +146,18 @@ class Screening:
         prepared: Prepared,
         objective: Objective,
         candidates: Sequence[TrainConfig],
+        n_banks: int,
         job: Job,
         start: Start | None,
         stop: Event,
     ) -> None:
         self._prepared, self._objective, self._candidates = prepared, objective, candidates
-        self._job, self._start, self._stop = job, start, stop
-        n_full, n_members = prepared.n_full, candidates[0].n_members
-        self._n_members = n_full + FOLDS if n_full else n_members
-        self._losses: dict[int, float] = {}
+        self._n_banks, self._job, self._start, self._stop = n_banks, job, start, stop
+        self.losses: dict[int, float] = {}
         self._runs: dict[int, Run] = {}
         self._errors: list[TrainingError] = []
-        self._is_over = self._was_interrupted = False
+        self._ending: Ending | None = None  # of all trainings at once
         self._lock = Lock()
-
-    def work(self) -> float:
-        """Multiplications of all epochs: rows forward, errors back, and gradients."""
-        config, prepared = self._candidates[0], self._prepared
-        sizes = (prepared.sample.X.shape[-1], *config.widths, self._objective.n_outputs)
-        through = sum(a * b for a, b in pairwise(sizes))
-        return 3.0 * prepared.rows.n_total * config.max_epochs * through * self._n_members
 
     def best(self) -> Run:
         """The training to continue: of the only candidate, or the one with the lowest loss."""
@@ -181,32 +171,27 @@ class Screening:
             try:  # Ctrl-C comes to this thread, and ends all
                 list(each(self._screen, numbers))
             except KeyboardInterrupt:
-                self._is_over = self._was_interrupted = True
+                self._ending = "interrupted"
                 self._stop.set()
         if not self._runs:
-            raise KeyboardInterrupt if self._was_interrupted else self._errors[0]
-        best = min(self._runs, key=lambda number: (self._losses[number], number))
-        if self._is_over:
-            self._runs[best].end("interrupted" if self._was_interrupted else "stopped early")
+            raise KeyboardInterrupt if self._ending == "interrupted" else self._errors[0]
+        best = min(self._runs, key=lambda number: (self.losses[number], number))
+        if self._ending is not None:
+            self._runs[best].end(self._ending)
         elif checkpoints is not None:
             for number in set(self._runs) - {best}:
                 checkpoints.drop(number)
         return self._runs[best]
 
-    def results(self) -> tuple[Candidate, ...]:
-        """Every candidate with its loss."""
-        losses = (self._losses.get(number, math.inf) for number in range(len(self._candidates)))
-        return tuple(map(Candidate, self._candidates, losses))
-
     def _begin(self, number: int) -> Run:
         """The training of a candidate, before its first step or where a checkpoint left it."""
         prepared, job, config = self._prepared, self._job, self._candidates[number]
         if self._start is None:
-            seeds = range(job.seed, job.seed + self._n_members)
+            seeds = range(job.seed, job.seed + self._n_banks)
             bank = first_banks(prepared.sample, self._objective, config, seeds)
         else:
             bank = self._start.bank.to(job.device, getattr(torch, config.dtype)).snapshot()
-        rows, several = prepared.rows, job.ranks.size > 1
+        rows, rank = prepared.rows, None if job.ranks.size == 1 else job.ranks.number
         if isinstance(rows, Rows):
             rows = replace(rows, y=self._objective.dense(rows.y, bank.inputs.dtype))
         step = BankStep(
@@ -214,9 +199,7 @@ class Screening:
             config,
             self._objective,
             generator=noise_generator(job.seed, job.device),
-            row_generator=noise_generator(job.seed, job.device, job.ranks.number)
-            if several
-            else None,
+            row_generator=None if rank is None else noise_generator(job.seed, job.device, rank),
             ranks=job.ranks,
             n_frozen=0 if self._start is None else self._start.n_frozen,
         )
@@ -225,21 +208,24 @@ class Screening:
             n_batches = rows.n_batches(config.batch_size)
             choice = EpochChoice(step.trained, prepared.n_full, config.max_epochs, n_batches)
         run = Run(step, rows, validation=prepared.validation, choice=choice)
-        run.after_step = self._end_if_stopped
+        run.after_step = self._after_step
         return run if job.checkpoints is None else job.checkpoints.watch(number, run)
 
-    def _end_if_stopped(self, _: Run) -> None:
-        """After a step, in whichever thread it was taken."""
-        if self._stop.is_set():
+    def _after_step(self, run: Run) -> None:
+        """In whichever thread a step was taken: write a checkpoint if it is time, or stop."""
+        stops, checkpoints = self._stop.is_set(), self._job.checkpoints
+        if checkpoints is not None:
+            stops = checkpoints.after_step(run, stopping=stops)
+        if stops:
             raise StopTraining
 
     def _screen(self, number: int) -> None:
         """Train one candidate for a while, unless all are to end."""
-        checkpoints = self._job.checkpoints
-        if self._is_over:
+        checkpoints, prepared = self._job.checkpoints, self._prepared
+        if self._ending is not None:
             return
         if checkpoints is not None and (loss := checkpoints.loss_of_dropped(number)) is not None:
-            self._losses[number] = loss
+            self.losses[number] = loss
             return
         try:
             run = self._begin(number)
@@ -256,21 +242,22 @@ class Screening:
         # not mean that a candidate is worse
         loss = math.inf if run.choice is None else run.choice.lowest_on_host()
         if run.was_interrupted:  # a pass over all rows takes a while
-            self._is_over = self._was_interrupted = True
+            self._ending = "interrupted"
         else:
-            prepared = self._prepared
             loss = min(loss, calibrated(run.step, prepared.judged, prepared.validation)[1])
             if checkpoints is not None:
                 loss = checkpoints.screened(number, loss)
-        self._losses[number], self._runs[number] = loss, run
-        self._is_over = self._is_over or run.is_stopped
+            if run.is_stopped:
+                self._ending = self._ending or "stopped early"
+        self.losses[number], self._runs[number] = loss, run
 
     def _observe(self, number: int, report: EpochReport) -> bool:
         """Show a report with the number of its candidate, one at a time; True once all end."""
         with self._lock:
-            if self._job.observer is not None and not self._is_over:
-                self._is_over = bool(self._job.observer(replace(report, candidate=number)))
-        return self._is_over
+            observer, report = self._job.observer, replace(report, candidate=number)
+            if observer is not None and self._ending is None and observer(report):
+                self._ending = "stopped early"
+        return self._ending is not None
 
 
 def screening_epochs(max_epochs: int, steps_an_epoch: int) -> int:
@@ -279,7 +266,9 @@ def screening_epochs(max_epochs: int, steps_an_epoch: int) -> int:
     return min(max_epochs, least, max(1, math.ceil(SCREENING * max_epochs)))
 
 
-def calibrated(step: Step, judged: Rows | None, validation: AnyRows | None) -> tuple[float, float]:
+def calibrated(
+    step: TrainingStep, judged: Rows | None, validation: AnyRows | None
+) -> tuple[float, float]:
     """Temperature scaling by held-out rows: the factor of the outputs, and the loss with it."""
     # rows that are only watched change nothing
     watched = validation is not None and step.config.early_stopping is not True

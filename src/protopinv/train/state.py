@@ -1,15 +1,15 @@
-"""The state to keep: the best so far, an average over steps, or that of the epoch folds choose.
+"""The state of a training between its steps: what a checkpoint holds, and which epoch is kept.
 
 All of it stays on the device.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Generator, Tensor
 
 # The loss on held-out rows is averaged over so many epochs to either side, so that one lucky epoch
 # does not win; over fewer where an epoch has many steps.
@@ -24,93 +24,47 @@ LEAST_PATIENT_EPOCHS = 6
 GPU_EPOCHS = 10
 
 
-class Best:
-    """Copies of the tensors of every member at its best: higher score wins, then lower loss.
+class Resumable:
+    """What goes on from a checkpoint: the attributes that ``state_names`` lists make its state."""
 
-    A score of NaN never wins.
-    """
-
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        m = len(tensors[0])
-        nothing_yet = tensors[0].new_full((m,), torch.inf)  # in the precision of what is offered
-        never = torch.full((m,), -1, device=tensors[0].device)
-        self._state = (copied(tensors), -nothing_yet, nothing_yet, never)
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """The best that was offered, or the first before anything was."""
-        return self._state[0]
-
-    @torch.no_grad()
-    def offer(
-        self,
-        tensors: Sequence[Tensor],
-        score: Float[Tensor, " m"],
-        loss: Float[Tensor, " m"],
-        epoch: int,
-    ) -> None:
-        """Keep a copy of the tensors of members that are better, without asking a GPU's host.
-
-        The state changes in one assignment, so Ctrl-C never finds half of it.
-        """
-        best, best_score, best_loss, best_epoch = self._state
-        better = (score > best_score) | ((score == best_score) & (loss < best_loss))
-        if not better.is_cuda and not bool(better.any()):
-            return
-        self._state = (
-            chosen(better, tensors, best),
-            torch.where(better, score.to(best_score), best_score),
-            torch.where(better, loss.to(best_loss), best_loss),
-            torch.where(better, epoch, best_epoch),
-        )
+    state_names: ClassVar[tuple[str, ...]] = ()
 
     def dump(self) -> dict[str, Any]:
-        """All of it, under names."""
-        tensors, score, loss, epoch = self._state
-        return {"tensors": list(tensors), "score": score, "loss": loss, "epoch": epoch}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        self._state = tuple(state["tensors"]), state["score"], state["loss"], state["epoch"]
-
-    def epochs_on_host(self) -> list[int | None]:
-        """When each member was best, counted from zero; None before any. Reads the device."""
-        return [epoch if epoch >= 0 else None for epoch in self._state[3].tolist()]
-
-
-def chosen(
-    better: Bool[Tensor, " m"], new: Sequence[Tensor], old: Sequence[Tensor]
-) -> tuple[Tensor, ...]:
-    """New tensors for the members that are better, the old ones for the others."""
-    return tuple(
-        torch.where(better.view(-1, *[1] * (a.ndim - 1)), a, b)
-        for a, b in zip(new, old, strict=True)
-    )
-
-
-class Average:
-    """An exponential average of tensors over steps, quicker at first so as to forget the start."""
-
-    def __init__(self, tensors: Sequence[Tensor], decay: float) -> None:
-        self.tensors = copied(tensors)
-        self._decay = decay
-        self._steps = tensors[0].new_zeros(())
+        """All that lives through a run, under names: tensors and plain values."""
+        return {name.strip("_"): _dumped(getattr(self, name)) for name in self.state_names}
 
     @torch.no_grad()
-    def update(self, tensors: Sequence[Tensor]) -> None:
-        """average += (1 - decay) (tensors - average), with decay at most (1 + n) / (10 + n)."""
-        self._steps += 1
-        rate = 1 - ((1 + self._steps) / (10 + self._steps)).clamp_max(self._decay)
-        for average, tensor in zip(self.tensors, tensors, strict=True):
-            average.lerp_(tensor, rate)
-
-    def dump(self) -> dict[str, Any]:
-        """The average, and how many steps it is over."""
-        return {"tensors": list(self.tensors), "steps": self._steps}
-
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there, in place."""
-        put_back((*self.tensors, self._steps), (*state["tensors"], state["steps"]))
+        """Continue from there; tensors change in place, as a graph may hold them."""
+        for name in self.state_names:
+            setattr(self, name, _restored(getattr(self, name), state[name.strip("_")]))
+
+
+def _dumped(value: Any) -> Any:
+    if isinstance(value, Resumable):
+        return value.dump()
+    if isinstance(value, Generator):
+        return value.get_state()
+    if isinstance(value, Mapping):
+        return {str(key): _dumped(each) for key, each in value.items()}
+    return [_dumped(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _restored(mine: Any, stored: Any) -> Any:
+    """What an attribute becomes; values that cannot change in place are replaced."""
+    if isinstance(mine, Resumable):
+        mine.restore(stored)
+    elif isinstance(mine, Generator):
+        mine.set_state(stored.cpu())
+    elif isinstance(mine, Tensor):
+        mine.copy_(stored)
+    elif isinstance(mine, Mapping):
+        return {key: _restored(each, stored[str(key)]) for key, each in mine.items()}
+    elif isinstance(mine, list | tuple) and len(mine) == len(stored):
+        return type(mine)(map(_restored, mine, stored))
+    else:
+        return stored
+    return mine
 
 
 def copied(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -125,7 +79,75 @@ def put_back(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
         tensor.copy_(value)
 
 
-class EpochChoice:
+class Best(Resumable):
+    """Copies of the tensors of every member at its best: higher score wins, then lower loss.
+
+    ``tensors`` are those that came first before any were offered. A score of NaN never wins.
+    """
+
+    state_names = ("tensors", "_score", "_loss", "_epoch")
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        m = len(tensors[0])
+        self.tensors = copied(tensors)
+        self._loss = tensors[0].new_full((m,), torch.inf)  # in the precision of what is offered
+        self._score = -self._loss
+        self._epoch = torch.full((m,), -1, device=tensors[0].device)
+
+    @torch.no_grad()
+    def offer(
+        self,
+        tensors: Sequence[Tensor],
+        score: Float[Tensor, " m"],
+        loss: Float[Tensor, " m"],
+        epoch: int,
+    ) -> None:
+        """Keep a copy of the tensors of members that are better, without asking a GPU's host."""
+        better = (score > self._score) | ((score == self._score) & (loss < self._loss))
+        if not better.is_cuda and not bool(better.any()):
+            return
+        vars(self).update(  # all at once, so that Ctrl-C never finds half of it
+            tensors=chosen(better, tensors, self.tensors),
+            _score=torch.where(better, score.to(self._score), self._score),
+            _loss=torch.where(better, loss.to(self._loss), self._loss),
+            _epoch=torch.where(better, epoch, self._epoch),
+        )
+
+    def epochs_on_host(self) -> list[int | None]:
+        """When each member was best, counted from zero; None before any. Reads the device."""
+        return [epoch if epoch >= 0 else None for epoch in self._epoch.tolist()]
+
+
+def chosen(
+    better: Bool[Tensor, " m"], new: Sequence[Tensor], old: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """New tensors for the members that are better, the old ones for the others."""
+    return tuple(
+        torch.where(better.view(-1, *[1] * (a.ndim - 1)), a, b)
+        for a, b in zip(new, old, strict=True)
+    )
+
+
+class Average(Resumable):
+    """An exponential average of tensors over steps, quicker at first so as to forget the start."""
+
+    state_names = ("tensors", "_steps")
+
+    def __init__(self, tensors: Sequence[Tensor], decay: float) -> None:
+        self.tensors = copied(tensors)
+        self._decay = decay
+        self._steps = tensors[0].new_zeros(())
+
+    @torch.no_grad()
+    def update(self, tensors: Sequence[Tensor]) -> None:
+        """average += (1 - decay) (tensors - average), with decay at most (1 + n) / (10 + n)."""
+        self._steps += 1
+        rate = 1 - ((1 + self._steps) / (10 + self._steps)).clamp_max(self._decay)
+        for average, tensor in zip(self.tensors, tensors, strict=True):
+            average.lerp_(tensor, rate)
+
+
+class EpochChoice(Resumable):
     """Keeps the state of all members at the epoch where the loss on out-of-fold rows is lowest.
 
     A fold is a member whose held-out rows have weight zero: what its network predicts for them
@@ -135,16 +157,18 @@ class EpochChoice:
     loss is smoothed over the epochs around, so the last few states are kept until theirs is known.
     """
 
+    state_names = ("_recent", "_best", "_losses", "_lowest", "_at")
+
     def __init__(
         self, tensors: Sequence[Tensor], n_full: int, max_epochs: int, steps_an_epoch: int = 1
     ) -> None:
-        self._n_full = n_full
+        self.n_full = n_full
         self._half = max(1, HALF // steps_an_epoch)
         least = max(LEAST_PATIENT_EPOCHS, math.ceil(LEAST_PATIENCE / steps_an_epoch))
         share = PATIENCE if steps_an_epoch == 1 else BATCH_PATIENCE
         self._patience = max(least, round(share * max_epochs))
-        self._recent = [[torch.empty_like(t) for t in tensors] for _ in range(self._half + 1)]
-        self._best = [tensor.detach().clone() for tensor in tensors]
+        self._recent = [[torch.zeros_like(t) for t in tensors] for _ in range(self._half + 1)]
+        self._best = list(copied(tensors))
         # Numbers of the host on a CPU; on a GPU they stay there, so that nobody waits.
         self._on_gpu = tensors[0].is_cuda
         self._losses: list[Any] = []
@@ -174,7 +198,7 @@ class EpochChoice:
 
         A fold that was given up has none, and the others decide.
         """
-        folds = held_loss[self._n_full :]
+        folds = held_loss[self.n_full :]
         if self._on_gpu:
             self._losses.append(folds.nanmean())
         else:
@@ -194,26 +218,6 @@ class EpochChoice:
         if n == 0 or (self._on_gpu and n % GPU_EPOCHS):
             return False
         return n - self.length_on_host() >= self._patience
-
-    def dump(self) -> dict[str, Any]:
-        """All that lives through a run, under names."""
-        n = min(len(self._recent), len(self._losses) + 1)
-        return {
-            "recent": [list(tensors) for tensors in self._recent[:n]],
-            "best": list(self._best),
-            "losses": list(map(float, self._losses)),
-            "lowest": float(self._lowest),
-            "at": int(self._at),
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        for mine, stored in zip(self._recent, state["recent"], strict=False):
-            put_back(mine, stored)
-        put_back(self._best, state["best"])
-        losses, device = state["losses"], self._best[0].device
-        self._losses = [torch.tensor(x, device=device) for x in losses] if self._on_gpu else losses
-        self._lowest, self._at = state["lowest"], state["at"]
 
     def _decide(self, epoch: int) -> None:
         """Whether this epoch is the best so far, by the mean loss of those around it.
