@@ -145,14 +145,14 @@ def _as_seen(
     front = None if model.front is None else model.front.to(device)
     exact = getattr(torch, config.dtype)
     view = View(front, model.features.to(device), model.objective, exact, device)
-    Z = view.inputs([(X, None)])
+    Z = view.inputs(X)
     if not bool((Z.abs() <= LARGEST_ROW).all()):
         raise DataError(
             "Rows must be of a size like those of the fit. Some of these are too large to be "
             "squared once they are scaled as those were. Leave them out, or fit again."
         )
     mass = np.ones(len(X)) if weight is None else weight
-    return New(Z, view.targets([(y, None)]), torch.from_numpy(mass).to(device))
+    return New(Z, view.targets(y), torch.from_numpy(mass).to(device))
 
 
 def _that_count(

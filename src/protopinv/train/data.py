@@ -109,8 +109,10 @@ def data_in_memory(
     return Data(source, objective, facts, split)
 
 
-def with_class_weight(rows: RowSource, class_weight: Any) -> tuple[RowSource, ClassWeights]:
-    """Rows whose weights are multiplied by those of their classes, and these."""
+def with_class_weight(rows: RowSource, class_weight: Any) -> tuple[RowSource, ClassWeights | None]:
+    """Rows whose weights are multiplied by those of their classes, and these, if there are any."""
+    if class_weight is None:
+        return rows, None
     if not rows.is_column:
         raise ConfigError(
             "class_weight goes with one class a row. There are several labels a row. Use "
