@@ -27,8 +27,8 @@ from protopinv.memory import Memory, begin_memory, least_limit, require_room
 from protopinv.model import Model, merged_network, range_of_images
 from protopinv.objective import Classes, Numbers, Objective
 from protopinv.plain import plain
-from protopinv.rows import MemoryRows, RowSource, cached, concatenated, digest
-from protopinv.tables.rows import encode_by, encode_table, few_rows
+from protopinv.rows import MemoryRows, RowSource, cached, concatenated, digest, few_rows
+from protopinv.tables.rows import encode_by, encode_table
 from protopinv.train.checkpoint import Checkpoints, Every
 from protopinv.train.config import TrainConfig, is_auto
 from protopinv.train.data import Data, data_in_memory, with_class_weight

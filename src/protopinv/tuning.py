@@ -17,8 +17,7 @@ from protopinv.errors import ConfigError, DataFileError, TrainingError
 from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.journal import Journal, no_study
 from protopinv.optional import require
-from protopinv.rows import digest
-from protopinv.tables import frame_columns, is_frame
+from protopinv.rows import digest, frame_columns, is_frame
 from protopinv.train.config import is_auto
 from protopinv.train.history import EpochReport
 from protopinv.train.machine import control_c

@@ -13,7 +13,7 @@ from protopinv.continual.editing import renewed, widened_to
 from protopinv.errors import DataError
 from protopinv.features import Clip
 from protopinv.report import write_report
-from protopinv.tables import frame_columns
+from protopinv.rows import frame_columns
 
 QUICK: dict[str, Any] = {"effort": "quick", "max_epochs": 40, "random_state": 0, "device": "cpu"}
 LEVEL = {"a": 0.0, "b": 2.0, "c": -1.0, "d": 6.0, "e": -6.0}

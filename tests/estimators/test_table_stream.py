@@ -135,6 +135,6 @@ def test_classes_that_count_nothing_are_not_there(tmp_path: Path) -> None:
 
 
 def columns(frame: pl.DataFrame) -> Any:
-    from protopinv.tables import frame_columns
+    from protopinv.rows import frame_columns
 
     return frame_columns(frame)

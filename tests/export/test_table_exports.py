@@ -18,7 +18,7 @@ from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.errors import UnreadableWarning
 from protopinv.estimators.rows import rows_to_predict
 from protopinv.export import describe
-from protopinv.tables import frame_columns
+from protopinv.rows import frame_columns
 from protopinv.tables.values import DATE_FORMATS, ISO, values_of
 
 N = 1_500

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from protopinv.tables import Category, Table, TargetEncoding, frame_columns, understood
+from protopinv.rows import frame_columns
+from protopinv.tables import Category, Table, TargetEncoding, understood
 from protopinv.tables.category import FEW_VALUES, LEAST_SEEN
 from protopinv.tables.rows import FOLDS, PRIOR_ROWS, encode_grown
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from protopinv.errors import ConfigError, DataError, UnreadableWarning
+from protopinv.rows import frame_columns
 from protopinv.tables import (
     Category,
     Date,
@@ -19,7 +20,6 @@ from protopinv.tables import (
     TargetEncoding,
     arrays,
     described,
-    frame_columns,
     restored,
     understood,
 )

@@ -22,9 +22,8 @@ from protopinv.errors import ColumnsWarning, ConfigError, DataError, ProtoPINVEr
 from protopinv.features import map_side
 from protopinv.fitting import require_some
 from protopinv.model import Model, torch_ready
-from protopinv.rows import ArrayRows, MemoryRows, RowSource, exact_numbers
+from protopinv.rows import ArrayRows, MemoryRows, RowSource, exact_numbers, frame_columns, is_frame
 from protopinv.rows.source import IN_MEMORY_BYTES
-from protopinv.tables import frame_columns, is_frame
 from protopinv.tables.rows import columns_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.machine import expected

@@ -32,7 +32,7 @@ from protopinv.report.plots import (
     importance,
 )
 from protopinv.report.prototypes import answer_text, column_values, number, prototypes_of
-from protopinv.tables import frame_columns, is_frame
+from protopinv.rows import frame_columns, is_frame
 
 Floats = NDArray[np.float64]
 

@@ -1,6 +1,15 @@
 """Rows that need not fit in memory: one protocol, whatever they lie in."""
 
-from protopinv.rows.arrays import ArrayRows, BatchRows, MemoryRows, exact_numbers
+from protopinv.rows.arrays import (
+    EXAMPLES,
+    ArrayRows,
+    BatchRows,
+    MemoryRows,
+    exact_numbers,
+    few_rows,
+    frame_columns,
+    is_frame,
+)
 from protopinv.rows.cache import ahead, cached
 from protopinv.rows.files import ArrowRows, open_rows
 from protopinv.rows.source import (
@@ -16,6 +25,7 @@ from protopinv.rows.source import (
 )
 
 __all__ = [
+    "EXAMPLES",
     "ArrayRows",
     "ArrowRows",
     "BatchRows",
@@ -29,7 +39,10 @@ __all__ = [
     "concatenated",
     "digest",
     "exact_numbers",
+    "few_rows",
     "file_keys",
+    "frame_columns",
+    "is_frame",
     "keys_of",
     "open_rows",
     "weighted",

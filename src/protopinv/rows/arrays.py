@@ -1,11 +1,13 @@
-"""Rows in arrays, in memory or mapped from a file, in sparse matrices, or made by a function."""
+"""Rows in arrays, in memory or mapped, in sparse matrices, in frames, or made by a function."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,9 @@ BLOCK_NUMBERS = 2**21
 MOST_BLOCKS = 256
 # Arrays of more bytes than this are worth the second that it takes to pin them.
 PINNED_FROM = 2**28
+# So many rows are stored with a model, if they are not longer than this.
+EXAMPLES = 32
+EXAMPLE_BYTES = 2**16
 
 
 class ArrayRows(RowSource):
@@ -240,3 +245,29 @@ def exact_numbers(values: Sequence[Any]) -> NDArray[Any]:
 def _digest_of(X: Any, y: NDArray[Any], weight: NDArray[np.float64] | None) -> str:
     y = y.astype(str) if y.dtype.kind == "O" else y
     return digest(*(np.asarray(part).tobytes() for part in (X, y, weight) if part is not None))
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X has named columns: a frame of pandas or polars, a table of Arrow."""
+    return hasattr(X, "columns") and bool(nw.dependencies.is_into_dataframe(X))
+
+
+def frame_columns(X: Any) -> dict[str, Any]:
+    """Every column under its name; raises DataError for a name that is there twice."""
+    # the columns of an Arrow table are no names
+    is_arrow = hasattr(X, "column_names") and not hasattr(X, "iloc")
+    names = [str(name) for name in (X.column_names if is_arrow else X.columns)]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(
+            f"Every column needs a name of its own. {twice[0]!r} is there twice. Rename or drop "
+            "one of them."
+        )
+    frame = nw.from_native(X, eager_only=True)
+    return dict(zip(names, frame.iter_columns(), strict=True))
+
+
+def few_rows(X: NDArray[Any]) -> NDArray[Any]:
+    """Some rows from first to last, which ``save(examples=True)`` stores."""
+    n = min(len(X), EXAMPLES, max(1, EXAMPLE_BYTES // max(1, X[:1].nbytes)))
+    return X[np.linspace(0, len(X) - 1, n).astype(np.int64)] if n else X[:0]

@@ -7,7 +7,6 @@ from protopinv.tables.category import Category
 from protopinv.tables.columns import Date, Number
 from protopinv.tables.rows import TargetEncoding
 from protopinv.tables.table import Column, Table, arrays, described, restored, understood
-from protopinv.tables.values import frame_columns, is_frame
 
 __all__ = [
     "Category",
@@ -18,8 +17,6 @@ __all__ = [
     "TargetEncoding",
     "arrays",
     "described",
-    "frame_columns",
-    "is_frame",
     "restored",
     "understood",
 ]

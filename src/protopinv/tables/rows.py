@@ -13,17 +13,26 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from protopinv.rows import Block, DerivedRows, MemoryRows, Piece, RowSource, digest, file_keys
+from protopinv.rows import (
+    EXAMPLES,
+    Block,
+    DerivedRows,
+    MemoryRows,
+    Piece,
+    RowSource,
+    digest,
+    few_rows,
+    file_keys,
+    frame_columns,
+    is_frame,
+)
 from protopinv.tables.category import Category
 from protopinv.tables.columns import AVERAGE, Number
 from protopinv.tables.table import Table, arrays, described, understood
-from protopinv.tables.values import Numbers, frame_columns, is_frame
+from protopinv.tables.values import Numbers
 
 # Rows that are read together to infer what columns are.
 ROWS = 50_000
-# So many rows are stored with a model, if they are not longer than this.
-EXAMPLES = 32
-EXAMPLE_BYTES = 2**16
 FOLDS = 5
 # What averages lean towards counts as so many rows of every value.
 PRIOR_ROWS = 10.0
@@ -253,12 +262,6 @@ def encode_grown(
 def columns_of(X: Any, names: Sequence[str]) -> dict[str, Any]:
     """The columns of a frame by their names, which an array has from elsewhere."""
     return frame_columns(X) if is_frame(X) else dict(zip(names, X.T, strict=True))
-
-
-def few_rows(X: NDArray[Any]) -> NDArray[Any]:
-    """Some rows from first to last, which ``save(examples=True)`` stores."""
-    n = min(len(X), EXAMPLES, max(1, EXAMPLE_BYTES // max(1, X[:1].nbytes)))
-    return X[np.linspace(0, len(X) - 1, n).astype(np.int64)] if n else X[:0]
 
 
 def _mass(piece: Piece) -> NDArray[np.float64]:

@@ -232,26 +232,6 @@ def _days(moment: date) -> float:
     return (moment.replace(tzinfo=UTC) - _EPOCH).total_seconds() / SECONDS_A_DAY
 
 
-def is_frame(X: Any) -> bool:
-    """Whether X has named columns: a frame of pandas or polars, a table of Arrow."""
-    return hasattr(X, "columns") and bool(nw.dependencies.is_into_dataframe(X))
-
-
-def frame_columns(X: Any) -> dict[str, Any]:
-    """Every column under its name; raises DataError for a name that is there twice."""
-    # the columns of an Arrow table are no names
-    is_arrow = hasattr(X, "column_names") and not hasattr(X, "iloc")
-    names = [str(name) for name in (X.column_names if is_arrow else X.columns)]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise DataError(
-            f"Every column needs a name of its own. {twice[0]!r} is there twice. Rename or drop "
-            "one of them."
-        )
-    frame = nw.from_native(X, eager_only=True)
-    return dict(zip(names, frame.iter_columns(), strict=True))
-
-
 def values_of(column: Any, name: str) -> Values:
     """What is in a column of a frame or of an array."""
     if isinstance(column, np.ndarray):
