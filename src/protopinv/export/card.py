@@ -13,7 +13,6 @@ PIPELINES = {
     "multi-label": "tabular-classification",
     "regression": "tabular-regression",
 }
-MEASURES = {"classification": "accuracy", "multi-label": "label accuracy", "regression": "R2"}
 # Longer lists are cut.
 MOST_NAMES = 50
 
@@ -36,7 +35,6 @@ def card(model: Model, name: str, version: str) -> str:
         columns=[] if model.table is None else model.table.columns[:MOST_NAMES],
         names=None if names is None or model.table is not None else _listed(names),
         classes=_listed(model.classes.tolist()) if model.task == "classification" else None,
-        measure=MEASURES[model.task],
         operations=describe(model).operations,
         is_bounded=getattr(model.objective, "low", None) is not None,
     )

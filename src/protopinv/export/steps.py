@@ -17,9 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
-from protopinv.features import Clip, Squash, TailTransform
+from protopinv.features import Clip, Squash, Stage, TailTransform
 from protopinv.network import ACTIVATIONS
 from protopinv.tables import Date, Table
 from protopinv.tables.parts import Part
@@ -120,7 +119,7 @@ class Bend(Step):
 
     def __call__(self, X: Tensor) -> Tensor:
         """Rows with some columns bent."""
-        return torch.where(self.chosen, self.front.curve((X - self.centre) / self.width), X)
+        return self.front(X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,28 +179,13 @@ class Convolve(Step):
         return (self.pool, self.pool) if self.pool else (down // 2, across // 2)
 
     def __call__(self, X: Tensor) -> Tensor:
-        """Rows of maps, flat, to rows of pooled maps, flat.
-
-        relu(-r) = relu(r) - r, and the same holds for averages: only r and relu(r) are pooled.
-        """
-        channels, size = self.filters.shape[1:3]
+        """Rows of maps, flat, to rows of pooled maps, flat."""
+        channels = self.filters.shape[1]
         if self.channels_last:
             maps = X.unflatten(1, (self.height, self.width, channels)).permute(0, 3, 1, 2)
         else:
             maps = X.unflatten(1, (channels, self.height, self.width))
-        mean, square = (
-            functional.avg_pool2d(each.mean(1, keepdim=True), size, 1)
-            for each in (maps, maps.square())
-        )
-        contrast = ((square - mean.square()).clamp_min(0) + self.floor).rsqrt()
-        responses = functional.conv2d(maps, self.filters) * contrast
-        pooled, positive = (
-            functional.adaptive_avg_pool2d(each, self.pool)
-            if self.pool
-            else functional.avg_pool2d(each, 2)
-            for each in (responses, responses.relu())
-        )
-        return torch.cat([positive, positive - pooled], dim=1).flatten(1)
+        return Stage(self.filters, self.floor)(maps, self.pool).flatten(1)
 
 
 def operations(step: Step, n_inputs: int, n_outputs: int) -> int:

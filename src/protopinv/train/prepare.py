@@ -21,14 +21,14 @@ from protopinv.bank import (
 )
 from protopinv.errors import DataError
 from protopinv.features import (
+    Clip,
     Distortion,
     FeatureMap,
     Front,
     Moments,
+    Squash,
     Stem,
-    fit_clip,
     fit_feature_map,
-    fit_squash,
     fit_stem,
     fit_wide_feature_map,
     merged_moments,
@@ -169,8 +169,8 @@ def _copies(training: StreamedRows, config: TrainConfig, seed: int) -> Iterator[
 def fit_front(some: Some, config: TrainConfig, seed: int) -> Front | None:
     """A stem, or a tail transform (None where no column has heavy tails), fitted to a sample."""
     if config.stem == "none":
-        fit = fit_clip if config.scaling == "clip" else fit_squash
-        return fit(some.X.double(), some.weight)
+        kind = Clip if config.scaling == "clip" else Squash
+        return kind.fit(some.X.double(), some.weight)
     n, generator = len(some.X), Generator().manual_seed(stream(seed, FOR_FRONT))
     likely = torch.ones(n, dtype=torch.float64) if some.weight is None else some.weight.cpu()
     n_images = min(int((likely > 0).sum()), STEM_ROWS)
