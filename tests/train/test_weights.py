@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from configs import concrete, data_of_arrays
+from configs import concrete, data_of_arrays, leaves_of
 from torch import Generator, Tensor
 
 from protopinv.bank import Bank, balanced_groups, normal_inputs, pick_rows, population, start_bank
@@ -303,7 +303,7 @@ def test_the_gradient_of_the_weighted_loss_in_the_bank_is_that_of_autograd(
     )
     loss = passed.loss if penalty is None else passed.loss + penalty.value
     for member in range(2):
-        leaves = bank.member(member).leaves()
+        leaves = leaves_of(bank.member(member))
         solution = solve_weights(leaves, architecture, form=form)
         outputs = propagate(X, solution.weights, "tanh")
         losses = torch.nn.functional.cross_entropy(outputs, y, reduction="none")
