@@ -6,7 +6,6 @@ about a model shows the panels of the same functions.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from protopinv.evaluation import (
 )
 from protopinv.objective import Classes, Numbers
 from protopinv.report.figures import PANEL_INCHES, Panel, Series, empty_figure, plot
-from protopinv.report.prototypes import Prototypes, prototypes_of
+from protopinv.report.prototypes import Prototypes, column_names, prototypes_of
 from protopinv.train.history import History
 
 if TYPE_CHECKING:
@@ -190,15 +189,6 @@ def plot_conditioning(model: Any) -> "Figure":
     return plot(panels, columns=2)
 
 
-@dataclass(frozen=True)
-class Importance:
-    """Permutation importance: mean and deviation of the fall of the score, column by column."""
-
-    names: tuple[str, ...]
-    means: Floats
-    deviations: Floats
-
-
 def importance(
     model: Any,
     X: Any,
@@ -207,11 +197,14 @@ def importance(
     n_repeats: int = 5,
     random_state: int = 0,
     most_rows: int | None = None,
-) -> Importance:
-    """Shuffle codes of the columns: text and dates are read once, not in each repeat."""
+) -> Any:
+    """scikit-learn's permutation importance: how the score falls, column by column.
+
+    Codes of the columns are shuffled: text and dates are read once, not in each repeat.
+    """
     from sklearn.inspection import permutation_importance
 
-    fitted, table = model.model_, model.table_
+    fitted = model.model_
     codes = rows_to_predict(model, X, fitted)
     codes = np.asarray(codes.toarray() if hasattr(codes, "toarray") else codes, dtype=np.float64)
     rows = np.random.default_rng(random_state).permutation(len(codes))[:most_rows]
@@ -220,19 +213,8 @@ def importance(
         predicted = fitted.objective.decode(fitted.outputs(shuffled).numpy())
         return plain_score(fitted.objective, true, predicted.reshape(true.shape))
 
-    result = permutation_importance(
-        model,
-        codes[rows],
-        truth[rows],
-        scoring=score,
-        n_repeats=n_repeats,
-        random_state=random_state,
-    )
-    if table is not None:
-        names = tuple(column.name for column in table.columns)
-    else:
-        names = fitted.feature_names or tuple(f"column {n + 1}" for n in range(codes.shape[1]))
-    return Importance(names, result.importances_mean, result.importances_std)
+    options = {"scoring": score, "n_repeats": n_repeats, "random_state": random_state}
+    return permutation_importance(model, codes[rows], truth[rows], **options)
 
 
 def plot_importance(
@@ -245,17 +227,17 @@ def plot_importance(
     """
     truth = predictions(model, X, y).truth
     falls = importance(model, X, truth, n_repeats=n_repeats, random_state=random_state)
-    order = np.argsort(falls.means)[-most:]
+    names, order = column_names(model.model_), np.argsort(falls.importances_mean)[-most:]
     with empty_figure((1.6 * PANEL_INCHES[0], 1 + BAR_INCHES * len(order))) as figure:
         axes = figure.add_subplot()
         axes.grid(visible=False, axis="y")
         axes.barh(
             range(len(order)),
-            falls.means[order],
-            xerr=falls.deviations[order],
+            falls.importances_mean[order],
+            xerr=falls.importances_std[order],
             error_kw={"linewidth": 0.8},
         )
-        axes.set_yticks(range(len(order)), [falls.names[n] for n in order])
+        axes.set_yticks(range(len(order)), [names[n] for n in order])
         axes.set_title("permutation importance")
         axes.set_xlabel("fall of the score when the column is shuffled")
     return figure
