@@ -6,7 +6,6 @@ call of a function in ``assets/functions.c``; those that are called go into the 
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import resources
 from itertools import pairwise
 from typing import Any
@@ -26,11 +25,14 @@ from protopinv.export.steps import (
     Pick,
     Shift,
     Step,
+    no_case,
 )
 from protopinv.export.text import c_numbers, identifier, rendered
 from protopinv.tables import Category
 from protopinv.tables.parts import Curve, Filled, Flag, Look, Part, Wave, Week
 
+# The files by how their names end, and the template of each.
+FILES = {".c": "model.c", ".h": "model.h", "_test.c": "model_test.c"}
 # Activations that math.h has.
 LIBRARY = {"tanh": "tanhf", "cos": "cosf"}
 TYPES = {
@@ -47,21 +49,13 @@ CASES, TOLERANCE = 8, 2e-4
 MOST_NAMES = 200
 
 
-@dataclass(frozen=True)
-class Source:
-    """The texts of three files, and the flash and the memory they take beside the code."""
-
-    code: str
-    header: str
-    test: str
-    constant_bytes: int
-    static_bytes: int
-
-
 def write_c(
     description: Description, stem: str, about: Sequence[str], model: Quantised | None = None
-) -> Source:
-    """The network in float32, or as it was quantised; ``stem`` is the name of its files."""
+) -> tuple[dict[str, str], tuple[int, int]]:
+    """The texts of all files by how their names end; flash and memory beside the code, in bytes.
+
+    The network is in float32, or as it was quantised; ``stem`` is the name of its files.
+    """
     name, program, encode = identifier(stem), _Program(), description.encode
     if model is None:
         _float32(program, description)
@@ -75,7 +69,7 @@ def write_c(
         "name": name,
         "stem": stem,
         "about": about,
-        "task": description.task,
+        "task": description.model.task,
         "n": description.n_inputs,
         "k": description.n_outputs,
         "is_int8": model is not None,
@@ -92,17 +86,12 @@ def write_c(
         "arrays": "\n".join(program.texts),
         "functions": "\n\n".join(_called(calls)),
         "calls": calls,
-        **_cases(description, model),
-    }
-    memory = {
         "constant_bytes": program.constant_bytes,
         "static_bytes": program.static_bytes,
+        **_cases(description, model),
     }
-    code, header, test = (
-        rendered("protopinv.export", file, **values, **memory)
-        for file in ("model.c", "model.h", "model_test.c")
-    )
-    return Source(code, header, test, **memory)
+    texts = {end: rendered("protopinv.export", file, **values) for end, file in FILES.items()}
+    return texts, (program.constant_bytes, program.static_bytes)
 
 
 class _Program:
@@ -204,10 +193,7 @@ def _step(program: _Program, step: Step, n: int, here: str, there: str) -> None:
             weights = {"weight": step.filters, "smallest": step.floor}
             program.call("convolve", here, there, contrast, **weights, **shape, **sides, **layout)
         case _:
-            raise ExportError(
-                f"C can hold the steps it knows. {type(step).__name__} is none of them. Export to "
-                "another format."
-            )
+            raise no_case("C", step)
 
 
 def _part(program: _Program, part: Part, x: str, there: str) -> None:

@@ -50,8 +50,8 @@ def write_javascript(
             "larger. Use smaller labels, or texts."
         )
     info = {
-        "task": description.task,
-        "activation": description.activation,
+        "task": description.model.task,
+        "activation": description.model.network.activation,
         "features": description.feature_names,
         "outputs": description.n_outputs,
     }
@@ -64,7 +64,7 @@ def write_javascript(
         "protopinv.export",
         "model.mjs",
         about=about,
-        task=description.task,
+        task=description.model.task,
         info=js_value(info if labels is None else {**info, "classes": labels}),
         facts=js_value({"inputs": description.n_inputs, **limits}),
         steps=[js_step(step, shorter=shorter) for step in description.steps],

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from protopinv.errors import ExportError
 from protopinv.features import Clip, Squash, Stage, TailTransform
 from protopinv.network import ACTIVATIONS
 from protopinv.tables import Date, Table
@@ -186,6 +187,14 @@ class Convolve(Step):
         else:
             maps = X.unflatten(1, (channels, self.height, self.width))
         return Stage(self.filters, self.floor)(maps, self.pool).flatten(1)
+
+
+def no_case(language: str, step: Step) -> ExportError:
+    """The error for a step that a format has no case for."""
+    return ExportError(
+        f"{language} can hold the steps it knows. {type(step).__name__} is none of them. Export to "
+        "another format."
+    )
 
 
 def operations(step: Step, n_inputs: int, n_outputs: int) -> int:
