@@ -54,9 +54,8 @@ class Bank:
     @property
     def n_trained(self) -> int:
         """p (d + h_1 + ... + h_L + k) for every member, its learnable ridges and its scale."""
-        matrices = (self.inputs, *self.hidden, self.outputs)
-        scale = 0 if self.scale is None else self.scale.numel()
-        return sum(matrix.numel() for matrix in matrices) + int(self.learnable_ridge.sum()) + scale
+        constant = int((~self.learnable_ridge).sum())
+        return sum(tensor.numel() for tensor in self.trained) - constant
 
     def member(self, number: int) -> "Bank":
         """One bank of a population, without the leading axis."""

@@ -22,7 +22,7 @@ from protopinv.export.steps import (
     Step,
     operations,
 )
-from protopinv.features import Squash, Stem, TailTransform
+from protopinv.features import Stem, TailTransform
 from protopinv.model import Model
 from protopinv.model_file import made_up
 from protopinv.model_file.packing import thin_factors
@@ -170,7 +170,7 @@ def front_steps(model: Model, used: Tensor | None = None) -> Iterator[Step]:
     if len(used) < model.n_inputs:
         yield Pick(used)
     if isinstance(front, TailTransform) and bool((chosen := front.chosen[used]).any()):
-        kind = "squash" if isinstance(front, Squash) else "clip"
+        kind = type(front).__name__.lower()
         centre = torch.where(chosen, front.centre[used], 0.0)
         yield Bend(kind, chosen, _float64(centre), _float64(front.width[used]))
 

@@ -60,8 +60,7 @@ class FeatureMap:
 
     def to(self, device: torch.device | str) -> "FeatureMap":
         """The map on another device."""
-        basis = None if self.basis is None else self.basis.to(device)
-        return FeatureMap(self.mean.to(device), self.scale.to(device), basis)
+        return self.from_tensors({name: t.to(device) for name, t in self.tensors().items()})
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file."""

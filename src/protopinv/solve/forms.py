@@ -1,4 +1,4 @@
-"""The three forms of one ridge solve: weights from targets, and gradients the way back.
+"""The three forms of one ridge solve: weights, and gradients the way back.
 
 The dual form solves p-by-p systems, for wide designs (p <= d); the primal form d-by-d systems, for
 tall ones. The SVD form is slower, and right where Cholesky in the same precision has lost its
@@ -18,29 +18,26 @@ from protopinv.kernels import side_by_side
 from protopinv.solve.cholesky import Solver, factorise_each, is_thin
 from protopinv.solve.products import times
 
+Ridges = Float[Tensor, "*members layers"]
 # The gradients in A, in T and, where it is asked for, in the ridge.
 Pulled = tuple[Tensor, Tensor, Tensor | None]
 
 
 class Form(ABC):
-    """Made from the designs and ridges of some layers, and the numbers of columns to solve for.
+    """The solves of some layers, made from their designs, ridges and targets.
 
-    Leading axes are members of a population.
-
-    ``error`` is the estimated relative error of each layer's weights. ``duals`` are S with W = A'S
-    once the weights are made, for the form that has them.
+    Leading axes are members of a population. ``solved`` are the weights, and ``error`` is the
+    estimated relative error of each layer's. ``duals`` are S with W = A'S, for the form that has
+    them.
     """
 
+    solved: list[Tensor]
     error: Tensor
     duals: Sequence[Tensor] = ()
 
     @abstractmethod
-    def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
-        """W of every layer."""
-
-    @abstractmethod
     def pullbacks(self, gradients: Sequence[Tensor], *, with_ridge: bool) -> list[Pulled]:
-        """From the gradient in W of every layer, once the weights are made."""
+        """From the gradient in W of every layer."""
 
 
 class Dual(Form):
@@ -51,10 +48,7 @@ class Dual(Form):
     """
 
     def __init__(
-        self,
-        designs: Sequence[Tensor],
-        ridges: Float[Tensor, "*members layers"],
-        columns: Sequence[int],
+        self, designs: Sequence[Tensor], ridges: Ridges, targets: Sequence[Tensor]
     ) -> None:
         self.designs = designs
         *members, p, _ = designs[0].shape
@@ -65,16 +59,13 @@ class Dual(Form):
         side_by_side(grams, systems.device)
         of_layers = ridges.movedim(-1, 0)
         systems.diagonal(dim1=-2, dim2=-1).add_(of_layers[..., None])
+        columns = [T.shape[-1] for T in targets]
         self.solvers, error = factorise_each(systems, of_layers, columns)
         self.error = error.movedim(0, -1)
         self.thin = [is_thin(k, p, systems.device) for k in columns]
-
-    def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
-        """W = A'S."""
         works = [partial(self._solved, layer, T) for layer, T in enumerate(targets)]
-        duals, solved = zip(*side_by_side(works, self.designs[0].device), strict=True)
+        duals, solved = zip(*side_by_side(works, systems.device), strict=True)
         self.duals, self.solved = list(duals), list(solved)
-        return self.solved
 
     def pullbacks(self, gradients: Sequence[Tensor], *, with_ridge: bool) -> list[Pulled]:
         """dT = K^-1 A dW, dA = S dW' - (M + M')A with M = dT S', dridge = -tr M, of every layer.
@@ -128,7 +119,6 @@ class Dual(Form):
 class LayerByLayer(Form):
     """A form whose layers are pulled back one after another, by their residuals T - AW."""
 
-    solved: list[Tensor]
     residuals: list[Tensor]
 
     def pullbacks(self, gradients: Sequence[Tensor], *, with_ridge: bool) -> list[Pulled]:
@@ -149,28 +139,21 @@ class Primal(LayerByLayer):
     """W = G^-1 A'T with G = A'A + ridge I. Layers differ in d, so each is factorised by itself."""
 
     def __init__(
-        self,
-        designs: Sequence[Tensor],
-        ridges: Float[Tensor, "*members layers"],
-        columns: Sequence[int],
+        self, designs: Sequence[Tensor], ridges: Ridges, targets: Sequence[Tensor]
     ) -> None:
-        self.designs = designs
-        self.solvers: list[Solver] = []
-        errors = []
-        for A, ridge, k in zip(designs, ridges.unbind(-1), columns, strict=True):
+        self.designs, self.solvers = designs, list[Solver]()
+        self.solved, self.residuals, errors = [], [], []
+        for A, ridge, T in zip(designs, ridges.unbind(-1), targets, strict=True):
             system = times(A.mT, A)
             system.diagonal(dim1=-2, dim2=-1).add_(ridge[..., None])
-            (solver,), error = factorise_each(system.contiguous()[None], ridge[None], [k])
-            self.solvers.append(solver)
+            systems, columns = system.contiguous()[None], [T.shape[-1]]
+            (solve,), error = factorise_each(systems, ridge[None], columns)
+            W = solve(times(A.mT, T))
+            self.solvers.append(solve)
+            self.solved.append(W)
+            self.residuals.append(T - times(A, W))
             errors.append(error[0])
         self.error = torch.stack(errors, dim=-1)
-
-    def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
-        """W = G^-1 A'T."""
-        layers = list(zip(self.solvers, self.designs, targets, strict=True))
-        self.solved = [solve(times(A.mT, T)) for solve, A, T in layers]
-        self.residuals = [T - times(A, W) for (_, A, T), W in zip(layers, self.solved, strict=True)]
-        return self.solved
 
     def _pulled(self, layer: int, dW: Tensor) -> tuple[Tensor, Tensor]:
         U = self.solvers[layer](dW)
@@ -185,35 +168,26 @@ class SVD(LayerByLayer):
     """
 
     def __init__(
-        self,
-        designs: Sequence[Tensor],
-        ridges: Float[Tensor, "*members layers"],
-        columns: Sequence[int],  # noqa: ARG002
+        self, designs: Sequence[Tensor], ridges: Ridges, targets: Sequence[Tensor]
     ) -> None:
         self.ridges = [ridge[..., None] for ridge in ridges.unbind(-1)]
         self.parts = []
-        errors = []
-        for A, ridge in zip(designs, self.ridges, strict=True):
+        self.solved, self.residuals, errors = [], [], []
+        for A, ridge, T in zip(designs, self.ridges, targets, strict=True):
             finite = A.isfinite().all(-1).all(-1)
             P, s, Qh = torch.linalg.svd(
                 torch.where(finite[..., None, None], A, 0.0), full_matrices=False
             )
             self.parts.append((P, s, Qh.mT))
             errors.append(torch.where(finite, _error(s, ridge), torch.inf))
-        self.error = torch.stack(errors, dim=-1)
-
-    def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
-        """W = Q diag(s / (s^2 + ridge)) P'T."""
-        self.solved, self.residuals = [], []
-        for (P, s, Q), ridge, T in zip(self.parts, self.ridges, targets, strict=True):
             coordinates = P.mT @ T
             length = _length(s, ridge)[..., None]
-            self.solved.append(Q @ (s[..., None] / length * (coordinates / length)))
+            self.solved.append(Qh.mT @ (s[..., None] / length * (coordinates / length)))
             residual = P @ ((ridge.sqrt()[..., None] / length).square() * coordinates)
             if P.shape[-2] > P.shape[-1]:  # otherwise P spans everything and the rest is rounding
                 residual += T - P @ coordinates
             self.residuals.append(residual)
-        return self.solved
+        self.error = torch.stack(errors, dim=-1)
 
     def _pulled(self, layer: int, dW: Tensor) -> tuple[Tensor, Tensor]:
         (P, s, Q), ridge = self.parts[layer], self.ridges[layer]
@@ -241,7 +215,7 @@ def _length(
     return torch.hypot(singular, ridge.sqrt())
 
 
-FORMS: dict[str, Callable[[Sequence[Tensor], Tensor, Sequence[int]], Form]] = {
+FORMS: dict[str, Callable[[Sequence[Tensor], Tensor, Sequence[Tensor]], Form]] = {
     "dual": Dual,
     "primal": Primal,
     "svd": SVD,
