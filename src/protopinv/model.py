@@ -109,6 +109,13 @@ class Model:
         return self.n_inputs if self.table is None else len(self.table.columns)
 
     @property
+    def used_names(self) -> tuple[str, ...] | None:
+        """The names of these columns, where they have names."""
+        if self.table is None:
+            return self.feature_names
+        return tuple(column.name for column in self.table.columns)
+
+    @property
     def size(self) -> int:
         """Model size: numbers (parameters) that must be stored to predict."""
         return self.network.n_shipped + (0 if self.front is None else self.front.n_numbers)

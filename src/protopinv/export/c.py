@@ -50,17 +50,17 @@ MOST_NAMES = 200
 
 
 def write_c(
-    description: Description, stem: str, about: Sequence[str], model: Quantised | None = None
+    description: Description, stem: str, about: Sequence[str], quantised: Quantised | None = None
 ) -> tuple[dict[str, str], tuple[int, int]]:
     """The texts of all files by how their names end; flash and memory beside the code, in bytes.
 
     The network is in float32, or as it was quantised; ``stem`` is the name of its files.
     """
     name, program, encode = identifier(stem), _Program(), description.encode
-    if model is None:
+    if quantised is None:
         _float32(program, description)
     else:
-        _int8(program, model, description.n_inputs)
+        _int8(program, quantised, description.model.n_features)
     if description.bounds is not None:
         program.constant("low", description.bounds[0])
         program.constant("high", description.bounds[1])
@@ -70,10 +70,10 @@ def write_c(
         "stem": stem,
         "about": about,
         "task": description.model.task,
-        "n": description.n_inputs,
+        "n": description.model.n_features,
         "k": description.n_outputs,
-        "is_int8": model is not None,
-        "n_scales": 0 if model is None else len(model.output_scale),
+        "is_int8": quantised is not None,
+        "n_scales": 0 if quantised is None else len(quantised.output_scale),
         "is_frame": encode is not None,
         "is_bounded": description.bounds is not None,
         "labels": program.strings("classes", description.labels or []),
@@ -88,7 +88,7 @@ def write_c(
         "calls": calls,
         "constant_bytes": program.constant_bytes,
         "static_bytes": program.static_bytes,
-        **_cases(description, model),
+        **_cases(description, quantised),
     }
     texts = {end: rendered("protopinv.export", file, **values) for end, file in FILES.items()}
     return texts, (program.constant_bytes, program.static_bytes)
@@ -213,9 +213,9 @@ def _mask(columns: Any, n: int) -> NDArray[np.uint8]:
     return np.packbits(np.isin(np.arange(n), columns), bitorder="little")
 
 
-def _int8(program: _Program, model: Quantised, n: int) -> None:
+def _int8(program: _Program, quantised: Quantised, n: int) -> None:
     """Calls from the row to the outputs as whole numbers."""
-    entry = model.entry
+    entry = quantised.entry
     each = bool(np.ptp(entry.middle) or np.ptp(entry.factor))
     some = slice(None) if each else slice(1)
     program.call(
@@ -232,7 +232,7 @@ def _int8(program: _Program, model: Quantised, n: int) -> None:
         scale = {"centre": entry.centre, "width": entry.width, "starts": entry.starts}
         program.call("enter_bent", "x", "buffer_0", **places, **scale, n=len(entry.bent))
     widths = [len(entry.columns)]
-    for number, layer in enumerate(model.layers):
+    for number, layer in enumerate(quantised.layers):
         here, there = f"buffer_{number % 2}", f"buffer_{(number + 1) % 2}"
         blocks, n_in, n_out = layer.weights.shape
         numbers = {
@@ -250,7 +250,7 @@ def _int8(program: _Program, model: Quantised, n: int) -> None:
         widths.append(blocks * n_out)
     for number in (0, 1):
         program.buffer(f"buffer_{number}", max(widths[number::2], default=0), "int8_t")
-    program.constant("scale", model.output_scale)
+    program.constant("scale", quantised.output_scale)
 
 
 def _called(calls: str) -> list[str]:
@@ -267,7 +267,7 @@ def _called(calls: str) -> list[str]:
 
 def _columns(description: Description, name: str) -> list[tuple[str, str]]:
     """The name of every column, and what to pass for it; nothing if they are too many."""
-    encode, names = description.encode, description.feature_names or ()
+    encode, names = description.encode, description.model.used_names or ()
     if encode is None:
         return [(column, "") for column in names] if len(names) <= MOST_NAMES else []
     columns = []
@@ -283,13 +283,13 @@ def _columns(description: Description, name: str) -> list[tuple[str, str]]:
     return columns
 
 
-def _cases(description: Description, model: Quantised | None) -> dict[str, Any]:
+def _cases(description: Description, quantised: Quantised | None) -> dict[str, Any]:
     """Rows, their outputs, and by how much these may be off."""
     rows = description.examples[:CASES].astype(np.float32)
     n_cases = len(rows)
     if not n_cases:  # an array of C is not empty
-        rows = np.zeros((1, description.n_inputs), dtype=np.float32)
-    expected = description.outputs(rows) if model is None else model.outputs(rows)
-    tolerance = 0.0 if model is not None else TOLERANCE
+        rows = np.zeros((1, description.model.n_features), dtype=np.float32)
+    expected = description.outputs(rows) if quantised is None else quantised.outputs(rows)
+    tolerance = 0.0 if quantised is not None else TOLERANCE
     allowed = tolerance * np.abs(expected[:n_cases]).max(axis=0, initial=0.0)
     return {"n_cases": n_cases, "cases": rows, "expected": expected, "allowed": allowed}

@@ -54,18 +54,6 @@ class Description:
     deviations: Rows
 
     @property
-    def n_inputs(self) -> int:
-        """Numbers of a row before the first step."""
-        return self.model.n_features
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """The names of these numbers, where they have names."""
-        if self.model.table is None:
-            return self.model.feature_names
-        return tuple(column.name for column in self.model.table.columns)
-
-    @property
     def encode(self) -> Encode | None:
         """The step that encodes the columns of a frame, if rows come as such."""
         first = self.steps[0]
@@ -74,7 +62,8 @@ class Description:
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """How many numbers a row has: before the first step, and after each."""
-        rows, sizes = torch.zeros(1, self.n_inputs, dtype=torch.float64), [self.n_inputs]
+        n_inputs = self.model.n_features
+        rows, sizes = torch.zeros(1, n_inputs, dtype=torch.float64), [n_inputs]
         for step in self.steps:
             rows = step(rows)
             sizes.append(rows.shape[1])

@@ -170,7 +170,7 @@ def _about(description: Description, dtype: str) -> list[str]:
     answers = "outputs" if description.labels is None else "classes"
     return [
         f"Written by protopinv {__version__}.",
-        f"A network for {description.model.task}: {description.n_inputs} inputs, "
+        f"A network for {description.model.task}: {description.model.n_features} inputs, "
         f"{description.n_outputs} {answers}, in {dtype}.",
         f"{description.operations} operations for a row.",
     ]

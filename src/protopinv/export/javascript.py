@@ -52,7 +52,7 @@ def write_javascript(
     info = {
         "task": description.model.task,
         "activation": description.model.network.activation,
-        "features": description.feature_names,
+        "features": description.model.used_names,
         "outputs": description.n_outputs,
     }
     limits = {} if bounds is None else dict(zip(("low", "high"), bounds.tolist(), strict=True))
@@ -66,7 +66,7 @@ def write_javascript(
         about=about,
         task=description.model.task,
         info=js_value(info if labels is None else {**info, "classes": labels}),
-        facts=js_value({"inputs": description.n_inputs, **limits}),
+        facts=js_value({"inputs": description.model.n_features, **limits}),
         steps=[js_step(step, shorter=shorter) for step in description.steps],
         columns=columns,
         gaps=js_value(sorted(GAPS)),

@@ -46,7 +46,7 @@ def write_onnx(description: Description, producer: str) -> bytes:
     names = ["X"] if encode is None else _input_names(encode)
     graph = _Graph(onnx, frozenset(names))
     here, steps, opsets = "X", description.steps, [helper.make_opsetid("", OPSET)]
-    inputs = [helper.make_tensor_value_info("X", kinds.FLOAT, ["N", description.n_inputs])]
+    inputs = [helper.make_tensor_value_info("X", kinds.FLOAT, ["N", description.model.n_features])]
     if encode is not None:
         types = {"category": kinds.STRING, "date": kinds.DOUBLE, "number": kinds.FLOAT}
         inputs = [
@@ -74,8 +74,8 @@ def write_onnx(description: Description, producer: str) -> bytes:
 def _metadata(description: Description) -> dict[str, str]:
     """What the file says of itself, as JSON."""
     facts = {"task": description.model.task, "activation": description.model.network.activation}
-    if description.feature_names is not None:
-        facts["feature_names"] = json.dumps(description.feature_names)
+    if description.model.used_names is not None:
+        facts["feature_names"] = json.dumps(description.model.used_names)
     if description.labels is not None:
         facts["classes"] = json.dumps(description.labels)
     return {**facts, "opset": str(OPSET)}

@@ -208,7 +208,8 @@ def _parts(
     description: Description,
 ) -> tuple[NDArray[np.int64], list[Shift | Bend], list[Pair]]:
     """Features that are used, what stands before the layers, and these with their activation."""
-    columns, front, pairs = np.arange(description.n_inputs), list[Shift | Bend](), list[Pair]()
+    columns = np.arange(description.model.n_features)
+    front, pairs = list[Shift | Bend](), list[Pair]()
     for step in description.steps:
         match step:
             case Pick():

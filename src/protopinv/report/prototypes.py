@@ -78,10 +78,8 @@ def prototypes_of(model: Any, member: int = 0, chosen: Sequence[int] | None = No
 
 
 def column_names(model: Model) -> tuple[str, ...]:
-    """The names of the columns that a user passes, numbered where they have none."""
-    if model.table is not None:
-        return tuple(column.name for column in model.table.columns)
-    return model.feature_names or tuple(f"column {n}" for n in range(1, model.n_inputs + 1))
+    """The names of the columns that are used, numbered where they have none."""
+    return model.used_names or tuple(f"column {n}" for n in range(1, model.n_inputs + 1))
 
 
 def _seen_alike(
