@@ -78,21 +78,24 @@ def plot(
     panels: Sequence[Panel], columns: int, inches: tuple[float, float] = PANEL_INCHES
 ) -> "Figure":
     """All panels in a grid of so many columns, each so large."""
-    rows = -(-len(panels) // columns)
-    with empty_figure((columns * inches[0], rows * inches[1])) as figure:
-        for index, panel in enumerate(panels):
-            _draw(figure.add_subplot(rows, columns, index + 1), panel)
+    with empty_figure(len(panels), columns, inches) as (figure, axes):
+        for place, panel in zip(axes, panels, strict=True):
+            _draw(place, panel)
     return figure
 
 
 @contextmanager
-def empty_figure(size: tuple[float, float]) -> Iterator["Figure"]:
-    """A figure to draw in, of so many inches; what is drawn in here has our style."""
+def empty_figure(
+    n: int = 1, columns: int = 1, inches: tuple[float, float] = PANEL_INCHES
+) -> Iterator[tuple["Figure", list[Any]]]:
+    """A figure and n axes in a grid, each so large; what is drawn in here has our style."""
     matplotlib = require("matplotlib", extra="report", why="Drawing a figure")
     from matplotlib.figure import Figure
 
+    rows = -(-n // columns)
     with matplotlib.rc_context(STYLE):
-        yield Figure(figsize=size, layout="constrained")
+        figure = Figure(figsize=(columns * inches[0], rows * inches[1]), layout="constrained")
+        yield figure, [figure.add_subplot(rows, columns, place) for place in range(1, n + 1)]
 
 
 def save_figure(figure: "Figure", kind: str = "svg") -> bytes:

@@ -209,8 +209,8 @@ def _evaluation(judged: Predictions, X: Any) -> dict[str, Any]:
 
 def _predicted_chart(truth: Floats, predicted: Floats, name: str) -> str:
     name = "" if name == "prediction" else name
-    with empty_figure(PANEL) as figure:
-        draw_predictions(figure.add_subplot(), truth, predicted, name)
+    with empty_figure(inches=PANEL) as (figure, (axes,)):
+        draw_predictions(axes, truth, predicted, name)
     return page_figure(figure, f"predicted against true {name}".rstrip())
 
 
