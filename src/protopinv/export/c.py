@@ -271,9 +271,7 @@ def _columns(description: Description, name: str) -> list[tuple[str, str]]:
     if encode is None:
         return [(column, "") for column in names] if len(names) <= MOST_NAMES else []
     columns = []
-    for number, (column, origin) in enumerate(
-        zip(encode.table.columns, encode.origins.tolist(), strict=True)
-    ):
+    for number, (column, origin) in enumerate(encode.columns):
         kind = {
             "number": "a number",
             "category": f'a category: {name}_code({number}, "...")',

@@ -56,10 +56,6 @@ def write_javascript(
         "outputs": description.n_outputs,
     }
     limits = {} if bounds is None else dict(zip(("low", "high"), bounds.tolist(), strict=True))
-    columns: list[str] = []
-    if encode is not None:
-        pairs = zip(encode.table.columns, encode.origins.tolist(), strict=True)
-        columns = [_column(column, origin) for column, origin in pairs]
     return rendered(
         "protopinv.export",
         "model.mjs",
@@ -68,7 +64,7 @@ def write_javascript(
         info=js_value(info if labels is None else {**info, "classes": labels}),
         facts=js_value({"inputs": description.model.n_features, **limits}),
         steps=[js_step(step, shorter=shorter) for step in description.steps],
-        columns=columns,
+        columns=[] if encode is None else [_column(*column) for column in encode.columns],
         gaps=js_value(sorted(GAPS)),
     )
 

@@ -198,13 +198,14 @@ def _input_names(encode: Encode) -> list[str]:
 
 def _encode(graph: _Graph, encode: Encode, names: list[str]) -> str:
     """All parts side by side, from an input for each column."""
-    columns = zip(encode.table.columns, names, encode.origins.tolist(), strict=True)
-    codes = [_code(graph, *column) for column in columns]
+    codes = [
+        _code(graph, *column, name) for column, name in zip(encode.columns, names, strict=True)
+    ]
     parts = [_part(graph, part, codes[column]) for column, part in encode.parts]
     return graph.Concat(*parts, axis=1)
 
 
-def _code(graph: _Graph, column: Column, name: str, origin: float) -> str:
+def _code(graph: _Graph, column: Column, origin: float, name: str) -> str:
     """Numbers as they are, days since the origin, or places of categories."""
     if isinstance(column, Date):
         since = graph.Sub(name, graph.constant(origin, np.float64))

@@ -21,7 +21,7 @@ from torch import Tensor
 from protopinv.errors import ExportError
 from protopinv.features import Clip, Squash, Stage, TailTransform
 from protopinv.network import ACTIVATIONS
-from protopinv.tables import Date, Table
+from protopinv.tables import Column, Date, Table
 from protopinv.tables.parts import Part
 
 CURVES: dict[str, type[TailTransform]] = {"squash": Squash, "clip": Clip}
@@ -58,16 +58,20 @@ class Encode(Step):
     @cached_property
     def parts(self) -> tuple[tuple[int, Part], ...]:
         """The parts in the order of the features, each with the number of its column."""
-        columns = zip(self.table.columns, self.origins.tolist(), strict=True)
         return tuple(
             (number, part)
-            for number, (column, origin) in enumerate(columns)
+            for number, (column, origin) in enumerate(self.columns)
             for part in column.made_of(origin)
         )
 
+    @property
+    def columns(self) -> list[tuple[Column, float]]:
+        """The columns, each with the day that dates are counted from, or 0 for what is no date."""
+        return list(zip(self.table.columns, self.origins.tolist(), strict=True))
+
     @cached_property
     def origins(self) -> NDArray[np.float64]:
-        """The day that dates are counted from, and 0 for what is no date."""
+        """The origin of every column."""
         columns = self.table.columns
         return np.array([np.floor(c.middle) if isinstance(c, Date) else 0.0 for c in columns])
 
