@@ -149,7 +149,7 @@ def test_labels_keep_their_text(tmp_path: Path, labels: list[str], wanted: list)
             {},
             r"Line 3 of .* has 4 between ',', the first has 2.*separator=",
         ),
-        ("a,b,a\n1,2,3\n", {}, r"has 'a' twice in its first line"),
+        ("a,b,a\n1,2,3\n", {}, r"'a' is there twice in the first line of"),
         ("a,b\n1,ü\n", {"encoding": "ascii"}, r"Line 2 of .* is not in ascii"),
         ("a,b\n1,2\n", {"encoding": "klingon"}, r"known to Python\. Got encoding=.klingon"),
         (" \n", {}, r"is empty"),

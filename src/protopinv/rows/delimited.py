@@ -11,8 +11,8 @@ from protopinv.errors import DataError
 from protopinv.optional import Later
 from protopinv.rows import columns as of_columns
 from protopinv.rows.columns import FLOAT, NOTHING, TEXT, WHOLE, TargetText, joined
-from protopinv.rows.formats import FileRows, damage_named, require_names, split_names, unreadable
-from protopinv.rows.source import Block, digest
+from protopinv.rows.formats import FileRows, damage_named, split_names, unreadable
+from protopinv.rows.source import Block, digest, require_names
 from protopinv.rows.text import (
     ADVICE,
     SEPARATORS,
@@ -118,7 +118,7 @@ class DelimitedRows(FileRows):
             f"column {place} of {self.name} has no name; it is called 'column {place}'"
             for place in nameless
         )
-        require_names(names, self.name, " in its first line")
+        require_names(names, f"the first line of {self.name}")
         self.types = dict.fromkeys(names, NOTHING)
         return first.end
 

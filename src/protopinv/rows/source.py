@@ -3,6 +3,7 @@
 import hashlib
 import zlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -44,6 +45,16 @@ class Piece(NamedTuple):
     y: Any
     weight: NDArray[np.float64] | None
     first: int
+
+    @property
+    def mass(self) -> NDArray[np.float64]:
+        """What each row counts."""
+        return np.ones(len(self.y)) if self.weight is None else self.weight
+
+    def cut(self, start: int, end: int) -> "Piece":
+        """Rows from ``start`` to ``end`` of the piece."""
+        weight = None if self.weight is None else self.weight[start:end]
+        return Piece(self.X[start:end], self.y[start:end], weight, self.first + start)
 
 
 class RowSource(ABC):
@@ -185,6 +196,16 @@ def placed(blocks: Sequence[Block]) -> tuple[Block, ...]:
             "were written."
         )
     return tuple(filled)
+
+
+def require_names(names: Sequence[str], place: str) -> None:
+    """Raise DataError for a name that two columns of a place have."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(
+            f"Every column needs a name of its own. {twice[0]!r} is there twice in {place}. Rename "
+            "or drop one of them."
+        )
 
 
 def digest(*parts: bytes) -> str:

@@ -120,8 +120,7 @@ def with_class_weight(rows: RowSource, class_weight: Any) -> tuple[RowSource, Cl
         )
     counts = LabelCounts()
     for block, piece in pieces_of(rows, rows.blocks, features=False):
-        mass = np.ones(len(piece.y)) if piece.weight is None else piece.weight
-        counts.add(np.asarray(piece.y), mass, "y" if rows.in_memory else block.file)
+        counts.add(np.asarray(piece.y), piece.mass, "y" if rows.in_memory else block.file)
     weights = ClassWeights(counts.labels, class_factors(class_weight, counts.labels, counts.mass))
     return weighted(rows, *weights), weights
 
@@ -194,15 +193,10 @@ class StreamedRows(AnyRows):
 
     def first_rows(self, rows: AnyRows) -> Rows:
         """Of all these rows those from which banks start: some, and some of each class."""
-        data, sample = self.data, self.data.survey.sample
-        if not (isinstance(rows, Rows) and data.source.in_memory):
-            return self.of_sample(sample)
-        if len(sample) == len(rows):
+        sample = self.data.survey.sample
+        if isinstance(rows, Rows) and self.data.source.in_memory and len(sample) == len(rows):
             return rows
-        ((block, piece),) = pieces_of(data.source, data.source.blocks)
-        side = data.split.side(block, piece, held_out=False)
-        places = sample.number if side is None else np.searchsorted(side, sample.number)
-        return rows.taken(torch.from_numpy(places).to(rows.X.device))
+        return self.of_sample(sample)
 
     def of_sample(self, sample: Sample) -> Rows:
         """Some rows that were sampled, as if they were all."""
@@ -304,10 +298,9 @@ class StreamedRows(AnyRows):
         split = self.data.split
         chosen = split.side(block, piece, held_out=self.held_out)
         pick = slice(None) if chosen is None else chosen
-        mass = np.ones(len(piece.y)) if piece.weight is None else piece.weight
         fold = split.folds(block, piece)[pick] if self.n_full else None
         X, y = self.view.inputs(piece.X, chosen), self.view.targets(piece.y, chosen)
-        return self._counted(X, y, mass[pick], fold)
+        return self._counted(X, y, piece.mass[pick], fold)
 
     def _counted(
         self,
@@ -367,9 +360,7 @@ def _regrouped(
         at, end = max(low, begin), min(high, begin + len(piece.X))
         while at < end:
             border = min(end, (at // size + 1) * size)
-            rows = slice(at - begin, border - begin)
-            weight = None if piece.weight is None else piece.weight[rows]
-            waiting.append((block, Piece(piece.X[rows], piece.y[rows], weight, at - block.start)))
+            waiting.append((block, piece.cut(at - begin, border - begin)))
             at = border
             if border % size == 0:
                 yield waiting
