@@ -41,10 +41,6 @@ class Targets(ABC):
     def encoded(self) -> Encoded:
         """How targets become the columns that target encoding averages."""
 
-    @abstractmethod
-    def fresh(self) -> Self:
-        """Statistics with the same settings that have seen nothing."""
-
 
 class LabelCounts(Targets):
     """Every label that occurs, sorted, and the mass of its rows.
@@ -57,10 +53,6 @@ class LabelCounts(Targets):
         self.labels: NDArray[Any] = np.empty(0, dtype=object)
         self.mass: NDArray[Any] = np.empty(0)
 
-    def fresh(self) -> "LabelCounts":
-        """Counts with this list, before any labels."""
-        return LabelCounts(self.listed)
-
     def add(self, y: NDArray[Any], mass: NDArray[np.float64], where: str) -> None:
         """Count labels of one kind; one of which no row counts is none."""
         if y.dtype.kind == "f":
@@ -68,7 +60,7 @@ class LabelCounts(Targets):
         try:
             labels, codes = np.unique(y, return_inverse=True)
         except TypeError as error:
-            raise _mixed(where) from error
+            raise _mixed(f"{where} mixes them") from error
         if labels.dtype.kind == "O":
             labels = _of_one_kind(labels, where)
         sums: NDArray[Any] = np.bincount(codes, mass, len(labels))
@@ -125,17 +117,15 @@ def _of_one_kind(labels: NDArray[Any], where: str) -> NDArray[Any]:
     if kinds <= {str}:
         return labels
     if not kinds <= {bool, int, float}:
-        raise _mixed(where)
+        raise _mixed(f"{where} mixes them")
     numbers = exact_numbers(labels.tolist())
     if numbers.dtype.kind == "f":
         _require_whole(numbers, where)
     return numbers
 
 
-def _mixed(where: str) -> DataError:
-    return DataError(
-        f"Labels must all be booleans, numbers or strings. {where} mixes them. Convert them."
-    )
+def _mixed(what: str) -> DataError:
+    return DataError(f"Labels must all be booleans, numbers or strings. {what}. Convert them.")
 
 
 def _require_whole(y: NDArray[Any], where: str) -> None:
@@ -157,10 +147,7 @@ def _joined(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
     texts = [labels.dtype.kind in "OUT" for labels in (one, other)]
     if any(texts) and not all(texts):
         kinds = sorted({type(labels.tolist()[0]).__name__ for labels in (one, other)})
-        raise DataError(
-            "Labels must all be booleans, numbers or strings. Some files hold "
-            f"{' and some '.join(kinds)}. Convert them."
-        )
+        raise _mixed(f"Some files hold {' and some '.join(kinds)}")
     if all(texts) or one.dtype == other.dtype:
         return np.concatenate([one, other])
     return exact_numbers([*one.tolist(), *other.tolist()])
@@ -202,10 +189,6 @@ class NumberStats(Targets):
     scatter: Any = 0.0
     low: Any = np.inf
     high: Any = -np.inf
-
-    def fresh(self) -> Self:
-        """Statistics with these settings that have seen nothing."""
-        return type(self)(self.loss, self.bounded, self.is_column)
 
     def add(self, y: NDArray[Any], mass: NDArray[np.float64], where: str) -> None:
         """Numbers, a column a target."""
@@ -362,13 +345,3 @@ def class_factors(
                 "Change it."
             )
     return np.array([float(class_weight.get(label, 1.0)) for label in names])
-
-
-def check_class_weight(class_weight: Any) -> None:
-    """Raise ConfigError for what is neither "balanced" nor a dict."""
-    balanced = isinstance(class_weight, str) and class_weight == "balanced"
-    if not balanced and not isinstance(class_weight, dict):
-        raise ConfigError(
-            "class_weight must be None, 'balanced' or a dict of numbers by class. Got "
-            f"{class_weight!r}. Change it, or leave it at None."
-        )
