@@ -1,7 +1,6 @@
 """Rows that need not fit in memory: one protocol, whatever they lie in."""
 
 from protopinv.rows.arrays import (
-    EXAMPLES,
     ArrayRows,
     BatchRows,
     MemoryRows,
@@ -10,7 +9,7 @@ from protopinv.rows.arrays import (
     frame_columns,
     is_frame,
 )
-from protopinv.rows.cache import ahead, cached
+from protopinv.rows.cache import cached
 from protopinv.rows.files import ArrowRows, open_rows
 from protopinv.rows.source import (
     Block,
@@ -25,7 +24,6 @@ from protopinv.rows.source import (
 )
 
 __all__ = [
-    "EXAMPLES",
     "ArrayRows",
     "ArrowRows",
     "BatchRows",
@@ -34,7 +32,6 @@ __all__ = [
     "MemoryRows",
     "Piece",
     "RowSource",
-    "ahead",
     "cached",
     "concatenated",
     "digest",

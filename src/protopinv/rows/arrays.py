@@ -123,13 +123,11 @@ class MemoryRows(ArrayRows):
         weight: NDArray[np.float64] | None = None,
         *,
         names: tuple[str, ...] | None = None,
-        target_names: tuple[str, ...] | None = None,
         is_framed: bool = False,
     ) -> None:
         self.X, self.y, self.weight = X, y, weight
         self.blocks = (Block("X", 0, len(y)),)
-        self.names, self.target_names = names, target_names
-        self.is_framed, self.is_column = is_framed, y.ndim == 1
+        self.names, self.is_framed, self.is_column = names, is_framed, y.ndim == 1
         self.n_features = X.shape[1]
 
     def read(self, block: Block, n_rows: int, *, features: bool = True) -> Iterator[Piece]:

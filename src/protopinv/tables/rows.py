@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.rows import (
-    EXAMPLES,
     Block,
     DerivedRows,
     MemoryRows,
@@ -26,6 +25,7 @@ from protopinv.rows import (
     frame_columns,
     is_frame,
 )
+from protopinv.rows.arrays import EXAMPLES
 from protopinv.tables.category import Category
 from protopinv.tables.columns import AVERAGE, Number
 from protopinv.tables.table import Table, arrays, described, understood
@@ -221,10 +221,9 @@ def encode_by(table: Table, source: RowSource) -> MemoryRows:
     """Rows in memory, encoded by a table that was fitted to others; arrays are in its order."""
     X, y, weight = source.load()
     codes = table.codes(columns_of(X, table.names))
-    rows = MemoryRows(
-        table.features(codes), y, weight, names=source.names, target_names=source.target_names
-    )
-    rows.table, rows.examples, rows.is_named = table, few_rows(codes), source.is_named
+    rows = MemoryRows(table.features(codes), y, weight, names=source.names)
+    rows.target_names, rows.is_named = source.target_names, source.is_named
+    rows.table, rows.examples = table, few_rows(codes)
     return rows
 
 

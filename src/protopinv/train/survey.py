@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from protopinv.errors import DataError
 from protopinv.features import Moments, merged_moments, moments_of_chunk
-from protopinv.rows import Block, Piece, RowSource, ahead, file_keys, keys_of
-from protopinv.rows.cache import AHEAD
+from protopinv.rows import Block, Piece, RowSource, file_keys, keys_of
+from protopinv.rows.cache import AHEAD, ahead
 from protopinv.train.machine import Ranks
 from protopinv.train.resolve import FOLDS
 from protopinv.train.rows import as_tensor
@@ -262,9 +262,8 @@ def survey(
     """
     facts, samplers = Survey(targets), (Sampler(by_label=by_label), Sampler(by_label=False))
     for block, piece in pieces_of(source, ranks.share(source.blocks), features=features):
-        y, mass = np.asarray(piece.y), mass_of(block, piece)
-        if not source.in_memory:  # those were checked when they came
-            check_features(source, block, piece)
+        check_piece(source, block, piece)
+        y, mass = np.asarray(piece.y), piece.mass
         if targets is not None:
             targets.add(y, mass, _where(block, piece))
         number = np.arange(*_rows_of(block, piece).indices(source.n_rows))
@@ -345,9 +344,12 @@ def rows_a_piece(source: RowSource) -> int:
     return max(1, READ_NUMBERS // max(1, source.n_features))
 
 
-def mass_of(block: Block, piece: Piece) -> NDArray[np.float64]:
-    """What each row counts; raises DataError for weights that are none."""
-    mass = piece.mass
+def check_piece(source: RowSource, block: Block, piece: Piece) -> None:
+    """Raise DataError for weights that are none, and for features that are no finite numbers.
+
+    Columns of frames are checked where they are encoded, and rows in memory where they came.
+    """
+    X, mass = piece.X, piece.mass
     bad = ~((mass >= 0) & np.isfinite(mass))
     if bad.any():
         row = int(bad.argmax())
@@ -355,12 +357,8 @@ def mass_of(block: Block, piece: Piece) -> NDArray[np.float64]:
             f"Weights of rows must be finite and 0 or more. {_row(block, piece, row)} has "
             f"{mass[row]:g}. Correct it."
         )
-    return mass
-
-
-def check_features(source: RowSource, block: Block, piece: Piece) -> None:
-    """Raise DataError unless all features are finite numbers."""
-    X = piece.X
+    if source.is_framed or source.in_memory:
+        return
     if X.dtype.kind not in "biuf":
         raise DataError(
             f"Features must be numbers. {_where(block, piece)} holds {X.dtype.name}. Convert them."
