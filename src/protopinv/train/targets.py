@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protopinv.errors import ConfigError, DataError
+from protopinv.features import Moments, merged_moments, moments_of_chunk
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.rows import exact_numbers
 
@@ -175,7 +176,7 @@ def label_names(objective: Objective) -> list[str]:
 
 @dataclass
 class NumberStats(Targets):
-    """Mass, mean and scatter of every column, and its range.
+    """The moments of every column, None as long as no row counts, and its range.
 
     ``loss`` and ``bounded`` are settings of the regressor.
     """
@@ -184,38 +185,35 @@ class NumberStats(Targets):
     bounded: bool = True
     is_column: bool = True
     n: int = 0
-    mass: float = 0.0
-    mean: Any = 0.0
-    scatter: Any = 0.0
+    moments: Moments | None = None
     low: Any = np.inf
     high: Any = -np.inf
 
     def add(self, y: NDArray[Any], mass: NDArray[np.float64], where: str) -> None:
         """Numbers, a column a target."""
-        columns = numbers_of(y, where).reshape(len(y), -1)
-        total = float(mass.sum())
-        if total == 0:
+        columns, counts = numbers_of(y, where).reshape(len(y), -1), mass > 0
+        if not counts.any():
             return
-        counted, mean = columns[mass > 0], mass @ columns / total
-        with np.errstate(over="ignore"):
-            scatter = mass @ (columns - mean) ** 2
-        ends = counted.min(axis=0), counted.max(axis=0)
-        self._combine(len(columns), total, mean, scatter, *ends)
+        counted = columns[counts]
+        rows, weight = torch.from_numpy(counted), torch.from_numpy(mass[counts])
+        moments = moments_of_chunk(rows, rows[:, :0], weight, diagonal=True)
+        self._combine(len(columns), moments, counted.min(axis=0), counted.max(axis=0))
 
     def merge(self, other: Self) -> None:
         """Add the statistics of other targets."""
-        if other.mass > 0:
-            ends = other.low, other.high
-            self._combine(other.n, other.mass, other.mean, other.scatter, *ends)
+        self._combine(other.n, other.moments, other.low, other.high)
 
-    def _combine(self, n: int, mass: float, mean: Any, scatter: Any, low: Any, high: Any) -> None:
-        """By the rule of Chan, Golub and LeVeque, as for the moments of features."""
-        total, off = self.mass + mass, mean - self.mean
-        with np.errstate(over="ignore"):
-            self.scatter = self.scatter + scatter + off**2 * (self.mass * mass / total)
-        self.mean = self.mean + off * mass / total
-        self.n, self.mass = self.n + n, total
+    def _combine(self, n: int, moments: Moments | None, low: Any, high: Any) -> None:
+        self.n, self.moments = self.n + n, merged_moments([self.moments, moments])
         self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
+
+    def centre_and_variance(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The mean of every column and its variance; raises DataError where no row counts."""
+        if self.moments is None:
+            raise DataError(
+                "Some rows must count. All weights are zero. Give larger ones, or leave them out."
+            )
+        return self.moments.x_mean.numpy(), self.moments.variance.numpy()
 
     def objective(self, some: Sequence[NDArray[Any]]) -> Objective:
         """One number or several a row, scaled; raises DataError for those too large to square."""
@@ -223,8 +221,7 @@ class NumberStats(Targets):
         # a copy: torch takes no array that it may not write to
         columns = np.array(y, dtype=np.float64).reshape(len(y), -1)
         numbers = Numbers.from_moments(
-            self.mean,
-            self.scatter / self.mass,
+            *self.centre_and_variance(),
             self.n,
             self.loss,
             some=(columns, weight / weight.sum()),
@@ -236,9 +233,10 @@ class NumberStats(Targets):
 
     def encoded(self) -> Encoded:
         """Numbers with a mean of 0 and a deviation of 1, whatever their units."""
-        deviation = np.sqrt(np.maximum(self.scatter / max(self.mass, 1e-300), 1e-300))
-        names = [f"target {number}" for number in range(1, len(self.mean) + 1)]
-        return lambda y: (y.reshape(len(y), -1) - self.mean) / deviation, names
+        centre, variance = self.centre_and_variance()
+        deviation = np.sqrt(np.maximum(variance, 1e-300))
+        names = [f"target {number}" for number in range(1, len(centre) + 1)]
+        return lambda y: (y.reshape(len(y), -1) - centre) / deviation, names
 
 
 class LabelColumns(NumberStats):
@@ -266,7 +264,7 @@ class LabelColumns(NumberStats):
                 f"{column} of {self._name} is {int(self.low[column])} in all {self.n} rows. Leave "
                 "it out."
             )
-        return Labels(len(self.mean))
+        return Labels(len(self.centre_and_variance()[0]))
 
     def encoded(self) -> Encoded:
         """The labels as they are."""
