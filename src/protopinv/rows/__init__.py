@@ -20,7 +20,6 @@ from protopinv.rows.source import (
     digest,
     file_keys,
     keys_of,
-    weighted,
 )
 
 __all__ = [
@@ -42,5 +41,4 @@ __all__ = [
     "is_frame",
     "keys_of",
     "open_rows",
-    "weighted",
 ]

@@ -27,13 +27,14 @@ from protopinv.rows import (
 )
 from protopinv.rows.arrays import EXAMPLES
 from protopinv.tables.category import Category
-from protopinv.tables.columns import AVERAGE, Number
-from protopinv.tables.table import Table, arrays, described, understood
+from protopinv.tables.columns import Number
+from protopinv.tables.table import Column, Table, arrays, described, understood
 from protopinv.tables.values import Numbers
 
 # Rows that are read together to infer what columns are.
 ROWS = 50_000
 FOLDS = 5
+AVERAGE = ": average of "
 # What averages lean towards counts as so many rows of every value.
 PRIOR_ROWS = 10.0
 # Averages of so many targets are features, given so many rows for each of them; with fewer rows
@@ -137,10 +138,11 @@ class TargetEncoding:
 
     def fitted(self) -> Table:
         """Return the table with averages over all rows."""
-        columns = {
-            number: averages.column.with_averages(averages.of_all(), self.targets)
-            for number, averages in self.averages.items()
-        }
+        columns: dict[int, Column] = {}
+        for number, averages in self.averages.items():
+            column = averages.column
+            names = tuple(f"{column.name}{AVERAGE}{target}" for target in self.targets)
+            columns[number] = column.with_averages(averages.of_all(), names)
         return self.table.with_columns(columns)
 
     def rows(self, table: Table, codes: Numbers, fold: NDArray[np.int64]) -> Numbers:

@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from protopinv.errors import ConfigError
 from protopinv.objective import Classes, Objective
-from protopinv.rows import Block, MemoryRows, Piece, RowSource, weighted
+from protopinv.rows import Block, DerivedRows, MemoryRows, Piece, RowSource
 from protopinv.rows.cache import AHEAD
 from protopinv.train.machine import ALONE, Ranks
 from protopinv.train.resolve import FOLDS
@@ -121,8 +121,15 @@ def with_class_weight(rows: RowSource, class_weight: Any) -> tuple[RowSource, Cl
     counts = LabelCounts()
     for block, piece in pieces_of(rows, rows.blocks, features=False):
         counts.add(np.asarray(piece.y), piece.mass, "y" if rows.in_memory else block.file)
-    weights = ClassWeights(counts.labels, class_factors(class_weight, counts.labels, counts.mass))
-    return weighted(rows, *weights), weights
+    labels, factors = counts.labels, class_factors(class_weight, counts.labels, counts.mass)
+    facts = {"class_weight": dict(zip(map(str, labels.tolist()), factors.tolist(), strict=True))}
+
+    def changed(_: Block, piece: Piece, *, features: bool) -> Piece:  # noqa: ARG001
+        # labels without weight are not among them, and count nothing whatever their factor is
+        code = np.searchsorted(labels, np.asarray(piece.y)).clip(max=len(factors) - 1)
+        return piece._replace(weight=factors[code] * piece.mass)
+
+    return DerivedRows(rows, changed, lambda: facts), ClassWeights(labels, factors)
 
 
 @dataclass(frozen=True)
@@ -255,7 +262,8 @@ class StreamedRows(AnyRows):
                 if (part := next(placed, None)) is None:
                     break
                 pending.append(part)
-            pending, inside = _cut_at(pending, low, high)
+            inside = list(_between(pending, low, high))
+            pending = list(_between(pending, high, self.n_total))
             rows = joined_rows([part for _, part in inside]) if inside else self._nothing()
             if self.data.ranks.size > 1:
                 places = [torch.arange(place, place + len(part)) - low for place, part in inside]
@@ -369,15 +377,9 @@ def _regrouped(
         yield waiting
 
 
-def _cut_at(
-    pending: list[tuple[int, Rows]], low: int, high: int
-) -> tuple[list[tuple[int, Rows]], list[tuple[int, Rows]]]:
-    """What comes later, and what lies in the window."""
-    later, inside = [], []
-    for start, rows in pending:  # those before ``low`` are of batches that were left out
+def _between(parts: Sequence[tuple[int, Rows]], low: int, high: int) -> Iterator[tuple[int, Rows]]:
+    """What of some parts lies between two places, each with the place where it begins."""
+    for start, rows in parts:
         first, last = (min(max(place - start, 0), len(rows)) for place in (low, high))
         if first < last:
-            inside.append((start + first, rows.taken(slice(first, last))))
-        if last < len(rows):
-            later.append((start + last, rows.taken(slice(last, None))))
-    return later, inside
+            yield start + first, rows.taken(slice(first, last))
