@@ -197,15 +197,13 @@ class NumberStats(Targets):
         counted = columns[counts]
         rows, weight = torch.from_numpy(counted), torch.from_numpy(mass[counts])
         moments = moments_of_chunk(rows, rows[:, :0], weight, diagonal=True)
-        self._combine(len(columns), moments, counted.min(axis=0), counted.max(axis=0))
+        low, high = counted.min(axis=0), counted.max(axis=0)
+        self.merge(NumberStats(n=len(columns), moments=moments, low=low, high=high))
 
-    def merge(self, other: Self) -> None:
+    def merge(self, other: "NumberStats") -> None:
         """Add the statistics of other targets."""
-        self._combine(other.n, other.moments, other.low, other.high)
-
-    def _combine(self, n: int, moments: Moments | None, low: Any, high: Any) -> None:
-        self.n, self.moments = self.n + n, merged_moments([self.moments, moments])
-        self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
+        self.n, self.moments = self.n + other.n, merged_moments([self.moments, other.moments])
+        self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
 
     def centre_and_variance(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The mean of every column and its variance; raises DataError where no row counts."""
