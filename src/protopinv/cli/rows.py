@@ -48,7 +48,11 @@ def _is_model(name: str) -> bool:
 
 def separator_of(name: str | None) -> str | None:
     """What stands between the fields of a CSV file, where a user says it."""
-    return {"tab": "\t", "\\t": "\t"}.get(name or "", name)
+    from protopinv.rows.text import check_separator
+
+    separator = {"tab": "\t", "\\t": "\t"}.get(name or "", name)
+    check_separator(separator)  # even where the data are no CSV file
+    return separator
 
 
 def rows_for(

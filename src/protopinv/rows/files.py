@@ -64,8 +64,7 @@ def open_rows(
     files anew for every pass.
     """
     require("pyarrow", extra="table", why="Reading a table")
-    if separator is not None:
-        check_separator(separator)
+    check_separator(separator)
     path, targets = Path(path), [target] if isinstance(target, str) else list(target)
     root = path if path.is_dir() else path.parent
     opened = [

@@ -208,8 +208,10 @@ class TextFile:
                 ) from error
 
 
-def check_separator(separator: str) -> None:
-    """Raise ConfigError for what cannot stand between fields."""
+def check_separator(separator: str | None) -> None:
+    """Raise ConfigError for what cannot stand between fields; None is found out."""
+    if separator is None:
+        return
     if len(separator) != 1 or not separator.isascii() or separator in '"\r\n':
         raise ConfigError(
             f"A separator is one character, or tab, of ASCII, and no quote. Got {separator!r}. "
