@@ -1,5 +1,6 @@
 """From rows to a model, wherever the rows are; or from a model and more rows (warm start)."""
 
+import copy
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -135,7 +136,7 @@ def fit_rows(
     if rows.is_framed and start is not None and start.table is not None:
         rows = encode_by(start.table, rows)
     elif rows.is_framed:
-        rows, targets = encode_table(rows, options.columns, targets), targets.fresh()
+        rows = encode_table(rows, options.columns, copy.copy(targets))
     job = _job(rows, config, options, seconds=lambda: time.perf_counter() - started)
     planned = _planned_in_memory if rows.in_memory else _planned_in_pieces
     data, shape, configs = planned(rows, targets, config, job, start)
@@ -271,7 +272,7 @@ def _planned_in_pieces(
     with one_thread():  # files are decoded beside it, which takes a thread of its own
         against = None
         if first.projection == "pls" and scatter != "none":
-            objective = _objective_of(look(targets.fresh(), features=False))
+            objective = _objective_of(look(copy.copy(targets), features=False))
             against = partial(_for_projection, objective)
         facts = look(targets, scatter=scatter, against=against)
     data = Data(source, _objective_of(facts), facts, split, job.ranks)

@@ -141,7 +141,7 @@ def test_every_encoding_and_ending_is_read_on_both_roads(
 REFUSED = {
     "an empty target": ("a,y\n1,p\n2,q\n3,\n", r"'y' of t\.csv is empty in row 3\. Fill it"),
     "a blank target": ('a,y\n1,p\n2," "\n', r"'y' of t\.csv is empty in row 2"),
-    "a name twice": ("a,b,a,y\n1,2,3,x\n", r"has 'a' twice in its first line"),
+    "a name twice": ("a,b,a,y\n1,2,3,x\n", r"'a' is there twice in the first line of"),
     "only names": ("a,y\n", r"at least one row and one feature\. t\.csv has 0 rows"),
     "nothing but the target": ("y\n1\n2\n", r"has 2 rows and 0 feature columns"),
     "too many fields": ('a,y\n"1\n",x\n\n2,z,3\n', r"Line 5 of t\.csv has 3 between ','"),

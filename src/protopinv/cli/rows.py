@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from protopinv.data import Dataset
     from protopinv.data.sources import Split
     from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
-    from protopinv.rows.text import Written
 
 
 def model_at(path: str) -> "ProtoPINVClassifier | ProtoPINVRegressor":
@@ -47,12 +46,13 @@ def _is_model(name: str) -> bool:
         return False
 
 
-def as_written(separator: str | None, encoding: str | None) -> "Written":
-    """How a CSV file is written, as far as a user says."""
-    from protopinv.rows.text import Written
+def separator_of(name: str | None) -> str | None:
+    """What stands between the fields of a CSV file, where a user says it."""
+    from protopinv.rows.text import check_separator
 
-    separator = {"tab": "\t", "\\t": "\t"}.get(separator or "", separator)
-    return Written(separator, encoding)
+    separator = {"tab": "\t", "\\t": "\t"}.get(name or "", name)
+    check_separator(separator)  # even where the data are no CSV file
+    return separator
 
 
 def rows_for(
@@ -86,7 +86,8 @@ def rows_for(
         needs_target=needs_target,
         weight=weight,
         as_text=as_text,
-        written=as_written(separator, encoding),
+        separator=separator_of(separator),
+        encoding=encoding,
         task="classification" if has_names else "auto",
     )
     for line in rows.said:

@@ -23,7 +23,7 @@ from protopinv.cli.options import (
     write_config,
 )
 from protopinv.cli.output import answer, leave, say, validation
-from protopinv.cli.rows import as_written
+from protopinv.cli.rows import separator_of
 from protopinv.errors import ConfigError, DataError
 from protopinv.words import MOST_WHOLE_CLASSES
 
@@ -111,20 +111,21 @@ class TrainingOptions:
 
     @property
     def reading(self) -> dict[str, Any]:
-        """Which columns of a table are read, and as what."""
+        """Which columns of a table are read and as what, and how it is written."""
         return {
             "target": self.target,
             "weight": self.weight,
             "drop": self.drop or (),
             "as_text": comma_separated(self.categorical),
+            "separator": separator_of(self.separator),
+            "encoding": self.encoding,
         }
 
     def rows(self, data: str) -> "Dataset":
         """All rows of a file, or the training split of a named set."""
         from protopinv.data import load_data
 
-        written = as_written(self.separator, self.encoding)
-        return load_data(data, split="train", written=written, task=self.task, **self.reading)
+        return load_data(data, split="train", task=self.task, **self.reading)
 
     def estimator(self, rows: "Dataset") -> "ProtoPINVClassifier | ProtoPINVRegressor":
         """The unfitted estimator for the task of these rows, with the hyperparameters."""
@@ -372,10 +373,7 @@ def _source(data: str, options: TrainingOptions) -> "ArrowRows | None":
         raise DataError(
             f"A table needs a target column. None was given for {data}. Use --target COLUMN."
         )
-    written = as_written(options.separator, options.encoding)
-    rows = open_rows(
-        path, separator=written.separator, encoding=written.encoding, **options.reading
-    )
+    rows = open_rows(path, **options.reading)
     if options.task != "classification":
         rows.require_plain_targets()
     return rows

@@ -29,7 +29,7 @@ from protopinv.train.history import progress
 from protopinv.train.machine import threads_for
 from protopinv.train.resolve import have_one_unit, resolved
 from protopinv.train.rows import View
-from protopinv.train.survey import check_features, mass_of, rows_a_piece
+from protopinv.train.survey import check_piece, rows_a_piece
 from protopinv.train.targets import (
     LabelCounts,
     class_factors,
@@ -67,9 +67,7 @@ def _stretches(source: RowSource) -> Iterator[MemoryRows]:
     pieces: list[Piece] = []
     for block in source.blocks:
         for piece in source.read(block, rows_a_piece(source)):
-            mass_of(block, piece)  # raises for what is no weight
-            if not source.is_framed:
-                check_features(source, block, piece)
+            check_piece(source, block, piece)
             pieces.append(piece)
             if sum(len(each.y) for each in pieces) >= SOURCE_ROWS:
                 yield _joined(source, pieces)

@@ -10,9 +10,8 @@ import numpy as np
 from protopinv.data.images import FASHION_MNIST, MNIST, folder_of, load_images, places
 from protopinv.errors import DataError
 from protopinv.files import is_file
-from protopinv.rows import ArrowRows
+from protopinv.rows import open_rows
 from protopinv.rows.files import STDIN
-from protopinv.rows.text import Written
 
 Split = Literal["train", "test"]
 IMAGES = {images.name: images for images in (MNIST, FASHION_MNIST)}
@@ -44,7 +43,8 @@ class Reading(TypedDict, total=False):
     drop: Sequence[str]
     weight: str | None
     as_text: Sequence[str]
-    written: Written | None
+    separator: str | None
+    encoding: str | None
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,7 @@ def load_table(
     A target of numbers in which a few rows hold something else is refused, unless the ``task`` is
     classification.
     """
-    asked = [target] if isinstance(target, str) else list(target or ())
-    rows = ArrowRows(path, asked, **reading)
+    rows = open_rows(path, target or (), **reading)
     if task != "classification":
         rows.require_plain_targets()
     X, y, weight = rows.with_columns(rows.names, framed=True).load()

@@ -169,7 +169,7 @@ def _step(program: _Program, step: Step, n: int, here: str, there: str) -> None:
             at = 0
             for column, part in step.parts:
                 _part(program, part, f"x[{column}]", f"{there} + {at}")
-                at += part.n_outputs
+                at += part(np.zeros(1)).shape[1]  # as many numbers as it gives for any row
         case Pick():
             program.call("pick", here, there, used=_mask(step.columns, n), n=n)
         case Shift():
@@ -200,7 +200,7 @@ def _part(program: _Program, part: Part, x: str, there: str) -> None:
     match part:
         case Curve():
             arrays = {"levels": part.levels, "averages": part.averages}
-            program.call("curve", x, there, **arrays, n=len(part.levels), k=part.n_outputs)
+            program.call("curve", x, there, **arrays, n=len(part.levels), k=part.averages.shape[1])
         case Look():
             n, k = part.vectors.shape
             program.call("look", x, there, vectors=part.vectors, n=n - 2, k=k)

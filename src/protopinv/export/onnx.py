@@ -228,7 +228,8 @@ def _code(graph: _Graph, column: Column, origin: float, name: str) -> str:
 def _part(graph: _Graph, part: Part, here: str) -> str:
     """What a part makes of a column."""
     if isinstance(part, Look):
-        return graph.Reshape(graph.Gather(part.vectors, here, axis=0), [-1, part.n_outputs])
+        vectors = part.vectors
+        return graph.Reshape(graph.Gather(vectors, here, axis=0), [-1, vectors.shape[1]])
     gap = graph.IsNaN(here)
     if isinstance(part, Flag):
         return graph.Cast(gap, to=graph.onnx.TensorProto.FLOAT)
