@@ -10,13 +10,16 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
 from protopinv.errors import ConfigError
 from protopinv.files import replacing
 from protopinv.train.config import AUTO, TrainConfig
+
+if TYPE_CHECKING:
+    from protopinv.rows.text import Written
 
 # A file of options has nothing to say of these.
 NOT_IN_FILES = ("config", "save_config", "help")
@@ -32,7 +35,8 @@ def _read(context: typer.Context, path: Path | None) -> Path | None:
 DataPath = Annotated[
     str,
     typer.Argument(
-        help="A CSV, Parquet or Arrow file, - for a CSV on stdin, or digits, mnist, fashion-mnist."
+        help="A CSV, Parquet or Arrow file, a folder of such files, - for a CSV on stdin, or "
+        "digits, mnist, fashion-mnist."
     ),
 ]
 ModelPath = Annotated[str, typer.Argument(help="A file written by 'protopinv train'.")]
@@ -73,6 +77,13 @@ ConfigFile = Annotated[
 def comma_separated(options: Sequence[str] | None) -> list[str]:
     """Names given with commas, or by an option that is repeated."""
     return [part.strip() for each in options or () for part in each.split(",") if part.strip()]
+
+
+def as_written(separator: str | None, encoding: str | None) -> "Written":
+    """How a CSV file is written, as far as a user says."""
+    from protopinv.rows.text import Written
+
+    return Written({"tab": "\t", "\\t": "\t"}.get(separator or "", separator), encoding)
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from protopinv.cli.options import as_written
 from protopinv.cli.output import say
 from protopinv.errors import ConfigError, DataError, ModelFileError, ProtoPINVError
 
@@ -10,7 +11,6 @@ if TYPE_CHECKING:
     from protopinv.data import Dataset
     from protopinv.data.sources import Split
     from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
-    from protopinv.rows.text import Written
 
 
 def model_at(path: str) -> "ProtoPINVClassifier | ProtoPINVRegressor":
@@ -45,14 +45,6 @@ def _is_model(name: str) -> bool:
             return start[8:] == b"{" and int.from_bytes(start[:8], "little") < path.stat().st_size
     except (OSError, ValueError):
         return False
-
-
-def as_written(separator: str | None, encoding: str | None) -> "Written":
-    """How a CSV file is written, as far as a user says."""
-    from protopinv.rows.text import Written
-
-    separator = {"tab": "\t", "\\t": "\t"}.get(separator or "", separator)
-    return Written(separator, encoding)
 
 
 def rows_for(

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,13 +18,13 @@ from protopinv.cli.options import (
     Separator,
     Target,
     Weight,
+    as_written,
     comma_separated,
     with_options,
     write_config,
 )
 from protopinv.cli.output import answer, leave, say, validation
-from protopinv.cli.rows import as_written
-from protopinv.errors import ConfigError, DataError
+from protopinv.errors import ConfigError
 from protopinv.words import MOST_WHOLE_CLASSES
 
 if TYPE_CHECKING:
@@ -111,20 +111,15 @@ class TrainingOptions:
 
     @property
     def reading(self) -> dict[str, Any]:
-        """Which columns of a table are read, and as what."""
+        """How a table is read: which columns, as what, and for which task."""
         return {
             "target": self.target,
             "weight": self.weight,
             "drop": self.drop or (),
             "as_text": comma_separated(self.categorical),
+            "written": as_written(self.separator, self.encoding),
+            "task": self.task,
         }
-
-    def rows(self, data: str) -> "Dataset":
-        """All rows of a file, or the training split of a named set."""
-        from protopinv.data import load_data
-
-        written = as_written(self.separator, self.encoding)
-        return load_data(data, split="train", written=written, task=self.task, **self.reading)
 
     def estimator(self, rows: "Dataset") -> "ProtoPINVClassifier | ProtoPINVRegressor":
         """The unfitted estimator for the task of these rows, with the hyperparameters."""
@@ -168,13 +163,7 @@ class TrainingOptions:
 @with_options
 def train(
     context: typer.Context,
-    data: Annotated[
-        str,
-        typer.Argument(
-            help="A CSV, Parquet or Arrow file, a folder of such files, - for a CSV on stdin, or "
-            "digits, mnist, fashion-mnist."
-        ),
-    ],
+    data: DataPath,
     options: TrainingOptions,
     checkpoint: Annotated[
         Path | None,
@@ -203,6 +192,7 @@ def train(
     """
     options.check(context)
     from protopinv.callbacks import Callback, HistoryFile, TensorBoard
+    from protopinv.data import NAMED, load_data
     from protopinv.train.machine import is_first
 
     callbacks: list[Callback] = [] if log is None else [HistoryFile(log)]
@@ -214,13 +204,13 @@ def train(
         "checkpoint_every": checkpoint_every,
         "resume": resume,
     }
-    source = _source(data, options)
-    rows = options.rows(data) if source is None else _first_targets(data, source)
-    estimator = options.estimator(rows)
-    if source is None:
-        estimator.fit(rows.X, rows.y, rows.weight, **watching)
-        estimator.model_ = replace(estimator.model_, target_names=rows.targets or None)
+    if data in NAMED:
+        rows = load_data(data, split="train", **options.reading)
+        estimator, n_rows = options.estimator(rows), len(rows.X)
+        estimator.fit(rows.X, rows.y, **watching)
     else:
+        source, rows = _opened(data, options)
+        estimator, n_rows = options.estimator(rows), source.n_rows
         estimator.fit(source, **watching)
     if not is_first():
         return
@@ -228,7 +218,6 @@ def train(
         say(line)
     interrupted = estimator.history_.ending == "interrupted"
     output = options.save(estimator, interrupted=interrupted)
-    n_rows = len(rows.X) if source is None else source.n_rows
     answer(
         {"model": str(output), "data": rows.name, "rows": n_rows, **_facts(estimator)},
         as_json=options.as_json,
@@ -256,9 +245,10 @@ def tune(
     """
     options.check(context)
     from protopinv import tuning
+    from protopinv.data import load_data
     from protopinv.train.config import TrainConfig
 
-    rows = options.rows(data)
+    rows = load_data(data, split="train", **options.reading)
     estimator = options.estimator(rows)
     parameters, values = estimator.get_params(), options.hyperparameters
     tuned = tuning.tune(
@@ -354,44 +344,26 @@ def _described(table: "Table | None") -> list[str]:
     return lines if n <= MOST_DESCRIBED else [*lines[:MOST_DESCRIBED], f"... {n} in all"]
 
 
-def _source(data: str, options: TrainingOptions) -> "ArrowRows | None":
-    """Rows that are not simply loaded: folders, large files, and whatever several ranks share."""
-    from protopinv.data import NAMED
-    from protopinv.files import is_file, is_folder
-    from protopinv.rows import open_rows, source
+def _opened(data: str, options: TrainingOptions) -> "tuple[ArrowRows, Dataset]":
+    """A table, and targets enough to tell the task by.
+
+    These are all that fit in memory, and otherwise some from all over the files, which may be
+    sorted.
+    """
+    from protopinv.data import Dataset, open_table
+    from protopinv.rows import concatenated
     from protopinv.train.machine import expected
 
-    path = Path(data)
-    if data in NAMED or not (is_file(path) or is_folder(path)):
-        return None
-    # a packed file of few bytes with too many rows is refused where it is unpacked
-    is_small = is_file(path) and path.stat().st_size <= source.IN_MEMORY_BYTES
-    if is_small and expected() == 1:
-        return None
-    if options.target is None:
-        raise DataError(
-            f"A table needs a target column. None was given for {data}. Use --target COLUMN."
-        )
-    written = as_written(options.separator, options.encoding)
-    rows = open_rows(
-        path, separator=written.separator, encoding=written.encoding, **options.reading
-    )
-    if options.task != "classification":
-        rows.require_plain_targets()
-    return rows
-
-
-def _first_targets(data: str, source: "ArrowRows") -> "Dataset":
-    """Targets enough to tell the task by, from all over the files: these may be sorted."""
-    import numpy as np
-
-    from protopinv.data import Dataset
-
-    blocks = source.blocks[:: max(1, len(source.blocks) // BLOCKS_FOR_TASK)]
+    source, n_pieces = open_table(data, **options.reading), None
+    blocks = source.blocks
+    if expected() == 1 and source.fits_in_memory():
+        source = source.with_columns(source.names, framed=True)
+    else:
+        blocks = blocks[:: max(1, len(blocks) // BLOCKS_FOR_TASK)][:BLOCKS_FOR_TASK]
+        n_pieces = 1
     n_rows = ROWS_FOR_TASK // BLOCKS_FOR_TASK
-    starts = (
-        islice(source.read(block, n_rows, features=False), 1) for block in blocks[:BLOCKS_FOR_TASK]
+    pieces = chain.from_iterable(
+        islice(source.read(block, n_rows, features=False), n_pieces) for block in blocks
     )
-    pieces = [piece for start in starts for piece in start]
-    y: Any = np.concatenate([np.asarray(piece.y) for piece in pieces])
-    return Dataset(data, pieces[0].X, y, targets=source.target_names, said=source.said)
+    _, y, _ = concatenated(pieces)
+    return source, Dataset(data, None, y, targets=source.target_names, said=source.said)

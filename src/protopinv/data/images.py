@@ -87,6 +87,7 @@ FASHION_MNIST = ImageSet(
     ),
     system_folder=Path("/usr/share/datasets/fashion-mnist"),  # Debian's dataset-fashion-mnist
 )
+IMAGES = {images.name: images for images in (MNIST, FASHION_MNIST)}
 
 
 def load_images(
