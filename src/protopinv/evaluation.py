@@ -188,17 +188,16 @@ def _score_classes(rows: Predictions) -> Evaluation:
     confusion = metrics.confusion_matrix(
         rows.truth, rows.predicted, labels=classes, sample_weight=rows.weight
     )
-    masses = confusion.sum(axis=1)
-    recalls = confusion.diagonal()[masses > 0] / masses[masses > 0]
+    per_class = _class_scores(rows, classes.tolist(), labels=classes)
     right = rows.predicted == rows.truth
     curve = calibration_curve(rows.probabilities.max(axis=1), right, rows.weight)
     return Evaluation(
         n_rows=_counts(rows.weight.sum()),
         accuracy=plain_score(rows.model.objective, rows.truth, rows.predicted, rows.weight),
         log_loss=float(np.average(rows.losses, weights=rows.weight)),
-        per_class=_class_scores(rows, classes.tolist(), labels=classes),
+        per_class=per_class,
         confusion=_counts(confusion),
-        balanced_accuracy=float(recalls.mean()),
+        balanced_accuracy=float(np.mean([each.recall for each in per_class if each.n_rows > 0])),
         calibration_error=calibration_error(curve),
         calibration=curve,
     )

@@ -1,30 +1,16 @@
-"""A model that exists already, and rows for it: its own columns, whatever else a table holds."""
+"""Rows for a model that exists already: its own columns, whatever else a table holds."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from protopinv.cli.options import as_written
 from protopinv.cli.output import say
-from protopinv.errors import ConfigError, DataError, ModelFileError, ProtoPINVError
+from protopinv.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from protopinv.data import Dataset
     from protopinv.data.sources import Split
     from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
-
-
-def model_at(path: str) -> "ProtoPINVClassifier | ProtoPINVRegressor":
-    """The model in a file; a file that the system does not let us look at is the user's to mend."""
-    from protopinv.estimators import load
-
-    try:
-        return load(path)
-    except ProtoPINVError:
-        raise
-    except OSError as error:
-        raise ModelFileError(
-            f"A model file must be readable. {path} is not ({error.strerror}). Check the path."
-        ) from error
 
 
 def require_order(command: str, model: str, other: str) -> None:

@@ -25,6 +25,7 @@ from protopinv.cli.options import (
 )
 from protopinv.cli.output import answer, leave, say, validation
 from protopinv.errors import ConfigError
+from protopinv.train.config import TrainConfig
 from protopinv.words import MOST_WHOLE_CLASSES
 
 if TYPE_CHECKING:
@@ -99,7 +100,6 @@ class TrainingOptions:
     def check(self, context: typer.Context) -> None:
         """Refuse what cannot be before any work, and write the file of options."""
         from protopinv.files import require_ending, require_file
-        from protopinv.train.config import TrainConfig
         from protopinv.train.machine import is_first, resolve_device
 
         require_ending(self.output, "a model file")
@@ -125,7 +125,6 @@ class TrainingOptions:
         """The unfitted estimator for the task of these rows, with the hyperparameters."""
         from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
         from protopinv.estimators.parameters import nested
-        from protopinv.train.config import TrainConfig
 
         task, values = _chosen_task(self.task, rows), dict(self.hyperparameters)
         absent = ABSENT[task]
@@ -147,17 +146,22 @@ class TrainingOptions:
             verbose=self.verbosity,
         )
 
-    def save(
-        self, estimator: "ProtoPINVClassifier | ProtoPINVRegressor", *, interrupted: bool
-    ) -> Path:
-        """Where the model file was written: beside ``output``, if training was interrupted."""
+    def finish(
+        self,
+        estimator: "ProtoPINVClassifier | ProtoPINVRegressor",
+        facts: Mapping[str, Any],
+        *,
+        interrupted: bool,
+    ) -> None:
+        """Write the model, beside ``output`` if training was interrupted, and answer with facts."""
         place = output = self.output
         if interrupted:
             output = place.with_name(f"{place.stem}.unfinished{place.suffix}")
             say(f"interrupted: what was reached goes to {output}; nothing was written to {place}")
         estimator.save(output, examples=self.with_examples)
         say(f"saved {output}")
-        return output
+        answer({"model": str(output), **facts}, as_json=self.as_json)
+        leave(interrupted=interrupted)
 
 
 @with_options
@@ -198,33 +202,30 @@ def train(
     callbacks: list[Callback] = [] if log is None else [HistoryFile(log)]
     if tensorboard is not None:
         callbacks.append(TensorBoard(tensorboard))
-    watching: dict[str, Any] = {
-        "callbacks": callbacks,
-        "checkpoint": checkpoint,
-        "checkpoint_every": checkpoint_every,
-        "resume": resume,
-    }
+    passed: tuple[Any, ...]
     if data in NAMED:
         rows = load_data(data, split="train", **options.reading)
-        estimator, n_rows = options.estimator(rows), len(rows.X)
-        estimator.fit(rows.X, rows.y, **watching)
+        passed, n_rows = (rows.X, rows.y), len(rows.X)
     else:
         source, rows = _opened(data, options)
-        estimator, n_rows = options.estimator(rows), source.n_rows
-        estimator.fit(source, **watching)
+        passed, n_rows = (source,), source.n_rows
+    estimator = options.estimator(rows)
+    estimator.fit(
+        *passed,
+        callbacks=callbacks,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
+    )
     if not is_first():
         return
     for line in (*rows.said, *_described(estimator.table_)):
         say(line)
     interrupted = estimator.history_.ending == "interrupted"
-    output = options.save(estimator, interrupted=interrupted)
-    answer(
-        {"model": str(output), "data": rows.name, "rows": n_rows, **_facts(estimator)},
-        as_json=options.as_json,
-    )
     if interrupted and checkpoint is not None and checkpoint.exists():
         say(f"the same command with --resume goes on from {checkpoint}")
-    leave(interrupted=interrupted)
+    facts = {"data": rows.name, "rows": n_rows, **_facts(estimator)}
+    options.finish(estimator, facts, interrupted=interrupted)
 
 
 @with_options
@@ -246,7 +247,6 @@ def tune(
     options.check(context)
     from protopinv import tuning
     from protopinv.data import load_data
-    from protopinv.train.config import TrainConfig
 
     rows = load_data(data, split="train", **options.reading)
     estimator = options.estimator(rows)
@@ -265,21 +265,16 @@ def tune(
     )
     model = tuned.model
     model.model_ = replace(model.model_, target_names=rows.targets or None)
-    output = options.save(model, interrupted=tuned.interrupted)
     task = model.model_.task
-    answer(
-        {
-            "model": str(output),
-            "data": rows.name,
-            "task": task,
-            **validation(task, tuned.score),
-            "trials": tuned.n_trials,
-            "given_up": tuned.n_pruned,
-            **tuned.parameters,
-        },
-        as_json=options.as_json,
-    )
-    leave(interrupted=tuned.interrupted)
+    facts = {
+        "data": rows.name,
+        "task": task,
+        **validation(task, tuned.score),
+        "trials": tuned.n_trials,
+        "given_up": tuned.n_pruned,
+        **tuned.parameters,
+    }
+    options.finish(model, facts, interrupted=tuned.interrupted)
 
 
 def _chosen_task(task: str, rows: "Dataset") -> str:

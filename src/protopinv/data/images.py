@@ -138,25 +138,29 @@ def places(images: ImageSet) -> list[Path]:
 def folder_of(images: ImageSet) -> Path | None:
     """Where all files of a set are; None if some would have to be fetched."""
     for folder in places(images):
-        if all(is_file(folder / stem) or is_file(folder / f"{stem}.gz") for stem in STEMS):
+        if all(_path_in(folder, stem) for stem in STEMS):
             return folder
     return None
 
 
+def _path_in(folder: Path, stem: str) -> Path | None:
+    """The file of this name in a folder, packed or not."""
+    return next(filter(is_file, (folder / stem, folder / f"{stem}.gz")), None)
+
+
 def _content(images: ImageSet, stem: str) -> tuple[bytes, str]:
     """The verified, uncompressed content of a file, and the name it was found under."""
-    for folder in places(images):
-        for path in (folder / stem, folder / f"{stem}.gz"):
-            if is_file(path):
-                try:
-                    content = path.read_bytes()
-                except OSError as error:
-                    raise DataFileError(
-                        f"A data file must be readable. {path} is not ({error.strerror}). Change "
-                        "its permissions."
-                    ) from error
-                return _verified(content, images.sha256[stem], path), str(path)
-    return _fetched(images, stem)
+    path = next(filter(None, (_path_in(folder, stem) for folder in places(images))), None)
+    if path is None:
+        return _fetched(images, stem)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataFileError(
+            f"A data file must be readable. {path} is not ({error.strerror}). Change its "
+            "permissions."
+        ) from error
+    return _verified(content, images.sha256[stem], path), str(path)
 
 
 def _fetched(images: ImageSet, stem: str) -> tuple[bytes, str]:
