@@ -5,7 +5,7 @@ here, and ``score`` of the estimators is one of them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ class Evaluation:
     confusion: list[list[float]]
     balanced_accuracy: float
     calibration_error: float
-    calibration: list[CalibrationBin] = field(default_factory=list)
+    calibration: list[CalibrationBin]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class LabelEvaluation:
     log_loss: float
     per_label: list[ClassScore]
     calibration_error: float
-    calibration: list[CalibrationBin] = field(default_factory=list)
+    calibration: list[CalibrationBin]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class NumberEvaluation:
     r2: float
     mae: float
     rmse: float
-    per_target: list[TargetScore] = field(default_factory=list)
+    per_target: list[TargetScore]
 
 
 @dataclass(frozen=True)

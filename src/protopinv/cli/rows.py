@@ -10,7 +10,7 @@ from protopinv.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from protopinv.data import Dataset
     from protopinv.data.sources import Split
-    from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
+    from protopinv.tuning import Estimator
 
 
 def require_order(command: str, model: str, other: str) -> None:
@@ -34,7 +34,7 @@ def _is_model(name: str) -> bool:
 
 
 def rows_for(
-    estimator: "ProtoPINVClassifier | ProtoPINVRegressor",
+    estimator: "Estimator",
     data: str,
     target: str | None = None,
     weight: str | None = None,

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -30,9 +30,9 @@ from protopinv.words import MOST_WHOLE_CLASSES
 
 if TYPE_CHECKING:
     from protopinv.data import Dataset
-    from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
     from protopinv.rows import ArrowRows
     from protopinv.tables import Table
+    from protopinv.tuning import Estimator
 
 # So many targets tell whether they are classes or numbers.
 ROWS_FOR_TASK = 100_000
@@ -90,7 +90,7 @@ class TrainingOptions:
         typer.Option(help="Write all options of this command to a file that --config reads."),
     ] = None
     as_json: AsJson = False
-    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    hyperparameters: Mapping[str, Any]
 
     @property
     def verbosity(self) -> int:
@@ -121,7 +121,7 @@ class TrainingOptions:
             "task": self.task,
         }
 
-    def estimator(self, rows: "Dataset") -> "ProtoPINVClassifier | ProtoPINVRegressor":
+    def estimator(self, rows: "Dataset") -> "Estimator":
         """The unfitted estimator for the task of these rows, with the hyperparameters."""
         from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
         from protopinv.estimators.parameters import nested
@@ -147,11 +147,7 @@ class TrainingOptions:
         )
 
     def finish(
-        self,
-        estimator: "ProtoPINVClassifier | ProtoPINVRegressor",
-        facts: Mapping[str, Any],
-        *,
-        interrupted: bool,
+        self, estimator: "Estimator", facts: Mapping[str, Any], *, interrupted: bool
     ) -> None:
         """Write the model, beside ``output`` if training was interrupted, and answer with facts."""
         place = output = self.output
@@ -309,7 +305,7 @@ def _task_of(y: Any, *, several: bool) -> str:
     return "classification" if are_classes else "regression"
 
 
-def _facts(estimator: "ProtoPINVClassifier | ProtoPINVRegressor") -> dict[str, Any]:
+def _facts(estimator: "Estimator") -> dict[str, Any]:
     """Sizes of a model, and how its training went."""
     from protopinv.model_file.summary import OUTPUTS
 
