@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from protopinv.data import load_data
+from protopinv.data import NAMED, load_data
 from protopinv.data.images import (
     FASHION_MNIST,
+    IMAGES,
     MNIST,
     MOST_BYTES,
     STEMS,
@@ -234,6 +235,10 @@ def test_the_public_sets_have_their_known_digests(
         pixels, labels = load_images(offline, split)
         assert pixels.shape == (n, 28, 28)
         assert np.bincount(labels).min() > 0.08 * n
+
+
+def test_every_set_of_images_has_a_name() -> None:
+    assert list(NAMED) == ["digits", *IMAGES]
 
 
 def test_digits_split_without_overlap() -> None:
