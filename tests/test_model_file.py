@@ -18,8 +18,8 @@ from sklearn.exceptions import NotFittedError
 
 from protopinv import ImageCopies, ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ModelFileError, OutputError
-from protopinv.model_file import FORMAT
 from protopinv.model_file import summary as summary_module
+from protopinv.model_file.header import FORMAT
 from protopinv.model_file.rules import ENDINGS, OBJECTIVES, PARAMETERS
 from protopinv.model_file.summary import summary
 from protopinv.train.config import FIELDS

@@ -1,11 +1,11 @@
 import gzip
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
-from protopinv.data import load_data
-from protopinv.data.sources import load_table
+from protopinv.data import Dataset, load_data
 from protopinv.errors import DataError, MissingExtraError
 from protopinv.optional import require
 
@@ -17,6 +17,11 @@ TABLE = pl.DataFrame(
         "kind": ["a", "b", "a", "b"],
     }
 )
+
+
+def load_table(path: Path, **options: Any) -> Dataset:
+    """All rows of a table, with or without a target."""
+    return load_data(str(path), split="train", needs_target=False, **options)
 
 
 def written(table: pl.DataFrame, folder: Path, suffix: str = ".csv") -> Path:

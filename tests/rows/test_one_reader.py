@@ -10,13 +10,18 @@ import numpy as np
 import pytest
 
 from protopinv import open_rows
-from protopinv.data.sources import load_table
+from protopinv.data import Dataset, load_data
 from protopinv.errors import ConfigError, DataError
 from protopinv.rows import delimited, source
 from protopinv.rows import text as text_module
 
 # A byte or two of each block: every cut there can be.
 SMALL = 1
+
+
+def load_table(path: Path, **options: Any) -> Dataset:
+    """All rows of a table, with or without a target."""
+    return load_data(str(path), split="train", needs_target=False, **options)
 
 
 def at_once(path: Path, target: str = "y") -> Any:

@@ -1,29 +1,16 @@
-"""A model that exists already, and rows for it: its own columns, whatever else a table holds."""
+"""Rows for a model that exists already: its own columns, whatever else a table holds."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from protopinv.cli.options import separator_of
 from protopinv.cli.output import say
-from protopinv.errors import ConfigError, DataError, ModelFileError, ProtoPINVError
+from protopinv.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from protopinv.data import Dataset
     from protopinv.data.sources import Split
-    from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
-
-
-def model_at(path: str) -> "ProtoPINVClassifier | ProtoPINVRegressor":
-    """The model in a file; a file that the system does not let us look at is the user's to mend."""
-    from protopinv.estimators import load
-
-    try:
-        return load(path)
-    except ProtoPINVError:
-        raise
-    except OSError as error:
-        raise ModelFileError(
-            f"A model file must be readable. {path} is not ({error.strerror}). Check the path."
-        ) from error
+    from protopinv.tuning import Estimator
 
 
 def require_order(command: str, model: str, other: str) -> None:
@@ -46,17 +33,8 @@ def _is_model(name: str) -> bool:
         return False
 
 
-def separator_of(name: str | None) -> str | None:
-    """What stands between the fields of a CSV file, where a user says it."""
-    from protopinv.rows.text import check_separator
-
-    separator = {"tab": "\t", "\\t": "\t"}.get(name or "", name)
-    check_separator(separator)  # even where the data are no CSV file
-    return separator
-
-
 def rows_for(
-    estimator: "ProtoPINVClassifier | ProtoPINVRegressor",
+    estimator: "Estimator",
     data: str,
     target: str | None = None,
     weight: str | None = None,

@@ -263,7 +263,7 @@ class ProtoPINV(Hyperparameters):
         loaded model is checked on made-up rows; with ``examples`` these are up to 32 training rows
         instead, and anyone who has the file can read them.
         """
-        from protopinv.model_file import save
+        from protopinv.model_file.saving import save
 
         save(self._stored(), path, bank=bank, dtype=dtype, examples=examples, memory=memory)
 

@@ -24,8 +24,8 @@ from protopinv.export.steps import (
 )
 from protopinv.features import Stem, TailTransform
 from protopinv.model import Model
-from protopinv.model_file import made_up
 from protopinv.model_file.packing import thin_factors
+from protopinv.model_file.saving import made_up
 from protopinv.objective import Numbers
 
 Rows = NDArray[np.float64]

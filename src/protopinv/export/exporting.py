@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from protopinv import __version__, model_file
+from protopinv import __version__
 from protopinv.errors import ConfigError, DataError, ExportError, ExportWarning, OutputError
 from protopinv.export.c import FILES, write_c
 from protopinv.export.description import Description, Rows, describe
@@ -23,6 +23,8 @@ from protopinv.export.onnx import write_onnx
 from protopinv.export.quantise import quantise
 from protopinv.files import replacing, require_ending, require_file
 from protopinv.model import Model
+from protopinv.model_file.loading import load_model
+from protopinv.model_file.saving import made_up, save, shareable
 from protopinv.objective import Classes, Numbers
 
 # What endings stand for, and the types of number each can have; model files have their own.
@@ -83,7 +85,7 @@ def export(
     examples: bool = False,
 ) -> Exported:
     """Write a model in the format that the ending names; rows are those of ``Model.outputs``."""
-    path, shown = Path(path), model_file.shareable(model, examples=examples).examples
+    path, shown = Path(path), shareable(model, examples=examples).examples
     if calibration is not None and (dtype != "int8" or path.suffix == ".safetensors"):
         raise ConfigError(
             f"Calibration is for int8 in C. Got it for {path.suffix} in {dtype}. Leave it out."
@@ -91,12 +93,12 @@ def export(
     truth = _targets(model, X, y)
     description = describe(model, shown)
     if path.suffix == ".safetensors":
-        model_file.save(model, path, bank=False, dtype=dtype, examples=examples)
+        save(model, path, bank=False, dtype=dtype, examples=examples)
         exported = Exported((path,), "safetensors", dtype, description.operations)
-        outputs: Outputs = describe(model_file.load_model(path)).outputs
+        outputs: Outputs = describe(load_model(path)).outputs
     else:
         is_made_up = calibration is None and dtype == "int8"
-        seen = model_file.made_up(model, CALIBRATION_ROWS).numpy() if is_made_up else calibration
+        seen = made_up(model, CALIBRATION_ROWS).numpy() if is_made_up else calibration
         rows = None if seen is None else description.rows(seen)
         exported, outputs = _write(description, path, dtype, rows)
         if is_made_up:

@@ -128,8 +128,10 @@ def _header(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, A
 
 def _parts(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, Mapping[str, Tensor]]:
     """All arrays, by the part of the model they belong to."""
-    packed = pack(model.network, model.features, dtype)
-    network = unpack(packed, model.features, model.network.activation, dtype)
+    network, packed = model.network, model.network.tensors()
+    if dtype != "float64":
+        packed = pack(network, model.features, dtype)
+        network = unpack(packed, model.features, network.activation, dtype)
     if not all(bool(W.isfinite().all()) for W in network.weights):
         raise ConfigError(
             f"The weights of a model must fit into its type of number, which {dtype} is too "

@@ -19,7 +19,7 @@ from protopinv.export.description import describe, front_steps
 from protopinv.export.javascript import js_step, write_javascript
 from protopinv.export.text import js_value
 from protopinv.model import Model, merged_network
-from protopinv.model_file import made_up as made_up_rows
+from protopinv.model_file.saving import made_up as made_up_rows
 from protopinv.network import Network
 from protopinv.objective import Numbers
 from protopinv.report.prototypes import column_names
