@@ -27,11 +27,8 @@ def exact_type(dtype: torch.dtype) -> torch.dtype:
 
 def times(A: Float[Tensor, "*batch a b"], B: Float[Tensor, "*batch b c"]) -> Tensor:
     """A B, each the way that is fastest for its shape."""
+    # ``matmul`` would take as long to find out what it is given as a small product takes
+    product = torch.bmm if A.ndim == 3 else torch.matmul
     if B.shape[-1] <= NARROW and not A.is_cuda:
-        return _plain(B.mT, A.mT).mT
-    return _plain(A, B)
-
-
-def _plain(A: Tensor, B: Tensor) -> Tensor:
-    """``matmul`` would take as long to find out what it is given as a small product takes."""
-    return torch.bmm(A, B) if A.ndim == 3 else torch.matmul(A, B)
+        return product(B.mT, A.mT).mT
+    return product(A, B)

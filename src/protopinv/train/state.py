@@ -72,13 +72,6 @@ def copied(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return tuple(tensor.detach().clone() for tensor in tensors)
 
 
-@torch.no_grad()
-def put_back(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-    """Give the tensors these values, in place."""
-    for tensor, value in zip(tensors, values, strict=True):
-        tensor.copy_(value)
-
-
 class Best(Resumable):
     """Copies of the tensors of every member at its best: higher score wins, then lower loss.
 
