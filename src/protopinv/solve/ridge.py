@@ -55,14 +55,12 @@ class LayerSolve:
             group = FORMS[name](
                 [designs[i].to(self._inside) for i in layers],
                 _chosen(ridges, layers).to(self._inside),
-                [targets[i].shape[-1] for i in layers],
+                [targets[i].to(self._inside) for i in layers],
             )
-            weights = group.weights([targets[i].to(self._inside) for i in layers])
             self._groups.append((layers, group))
             duals: list[Tensor | None] = [*group.duals] or [None] * len(layers)
-            solved |= zip(
-                layers, zip(weights, group.error.unbind(-1), duals, strict=True), strict=True
-            )
+            parts = zip(group.weights, group.error.unbind(-1), duals, strict=True)
+            solved |= zip(layers, parts, strict=True)
         all_weights, errors, all_duals = zip(*(solved[i] for i in range(len(forms))), strict=True)
         self.weights = [W.to(self._outside) for W in all_weights]
         self.error = group.error if len(self._groups) == 1 else torch.stack(errors, dim=-1)

@@ -43,7 +43,7 @@ class Run(Resumable):
     so far: on ``validation``, by the choice, or without either by training loss.
     """
 
-    state_names = ("step", "best", "guard", "choice", "_rates", "_ending", "_is_over", "_order")
+    state_names = ("step", "best", "guard", "choice", "_rates", "_ending", "_order")
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Run(Resumable):
         self.step = step
         self.n_epochs = step.config.max_epochs
         self._ending: Ending = "finished"
-        self._is_over = self.is_stopped = False
+        self.is_stopped = False
         self.validation = validation
         self.choice = choice
         self._free = choice is not None and step.judges_for_free
@@ -92,7 +92,7 @@ class Run(Resumable):
     def advance(self, until: int | None = None, *, observer: Observer | None = None) -> None:
         """Train up to so many epochs, or to the end."""
         try:
-            while not self._is_over and len(self._rates) < (until or self.n_epochs):
+            while self._ending == "finished" and len(self._rates) < (until or self.n_epochs):
                 epoch = len(self._rates)
                 report = self.epoch(epoch)
                 stops = observer is not None and bool(observer(report))
@@ -106,7 +106,7 @@ class Run(Resumable):
 
     def end(self, ending: Ending) -> None:
         """Train no further."""
-        self._ending, self._is_over = ending, True
+        self._ending = ending
 
     def finish(self, *, seconds: Callable[[], float]) -> tuple[History, ...]:
         """Leave the state that training was for, and return a history for each member."""
