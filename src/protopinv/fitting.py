@@ -346,7 +346,8 @@ def _replay_memory(
     It is of a sample where not all rows are here, or Ctrl-C was pressed.
     """
     rows, objective = prepared.rows, data.objective
-    all_here = isinstance(rows, Rows) and rows.total is None and not trained.was_interrupted
+    in_haste = trained.history.ending == "interrupted"
+    all_here = isinstance(rows, Rows) and rows.total is None and not in_haste
     # copies of images come after all originals, and are no rows
     n_rows = rows.n_total // (1 + trained.config.image_copies)
     rows = rows if all_here and isinstance(rows, Rows) else prepared.sample
@@ -381,7 +382,7 @@ def _warn_of(trained: Trained) -> None:
     for warning in history.warnings():
         warnings.warn(warning, stacklevel=5)
     losses = history.loss
-    if trained.was_interrupted or not losses or history.kept_epoch is None:
+    if history.ending == "interrupted" or not losses or history.kept_epoch is None:
         return
     last = losses[min(history.kept_epoch + 1, len(losses) - 1)]
     if not last <= NOTHING_LEARNED * trained.constant_loss + 1e-6:

@@ -231,8 +231,3 @@ FORMS: dict[str, Callable[[Sequence[Tensor], Tensor, Sequence[Tensor]], Form]] =
     "primal": Primal,
     "svd": SVD,
 }
-
-
-def choose_form(p: int, d: int) -> str:
-    """The smaller Cholesky system: p by p (dual) or d by d (primal)."""
-    return "dual" if p <= d else "primal"

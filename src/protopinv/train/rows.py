@@ -107,8 +107,8 @@ def as_tensor(X: NDArray[Any]) -> Tensor:
     return torch.from_numpy(np.require(torch_ready(X), None, ["C", "W"]))
 
 
-def torch_ready(X: NDArray[Any]) -> NDArray[Any]:
-    """The array itself, or a float64 copy where torch has no such number type."""
+def torch_ready(X: Any) -> Any:
+    """An array, or a sparse matrix, itself; or a float64 copy where torch has no such type."""
     native = X.dtype.isnative and X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
     return X if native else X.astype(np.float64)
 

@@ -81,11 +81,6 @@ class Trained:
     calibration: float
     candidates: tuple[Candidate, ...] = ()
 
-    @property
-    def was_interrupted(self) -> bool:
-        """Whether Ctrl-C ended the training."""
-        return self.history.ending == "interrupted"
-
 
 def train(
     prepared: Prepared,
@@ -117,7 +112,7 @@ def train(
     step, config, judged = run.step, run.step.config, prepared.judged
     alive = [n for n, history in enumerate(histories) if history.skipped_steps < history.steps]
     members = (alive or [0])[: config.n_members]
-    if run.was_interrupted and judged is not None and len(judged) > SAMPLE_ROWS:
+    if run.ending == "interrupted" and judged is not None and len(judged) > SAMPLE_ROWS:
         some = torch.linspace(0, len(judged) - 1, SAMPLE_ROWS, device=judged.X.device)
         judged = judged.taken(some.long())
     rows = prepared.rows  # or a sample where not all are here
@@ -174,7 +169,7 @@ class Screening:
             raise KeyboardInterrupt if self._ending == "interrupted" else self._errors[0]
         best = min(self._runs, key=lambda number: (self.losses[number], number))
         if self._ending is not None:
-            self._runs[best].end(self._ending)
+            self._runs[best].ending = self._ending
         elif checkpoints is not None:
             for number in set(self._runs) - {best}:
                 checkpoints.drop(number)
@@ -238,7 +233,7 @@ class Screening:
         # the best epoch, or calibrated: label smoothing makes for timid probabilities, which does
         # not mean that a candidate is worse
         loss = math.inf if run.choice is None else run.choice.lowest_on_host()
-        if run.was_interrupted:  # a pass over all rows takes a while
+        if run.ending == "interrupted":  # a pass over all rows takes a while
             self._ending = "interrupted"
         else:
             loss = min(loss, calibrated(run.step, prepared.judged, prepared.validation)[1])
