@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from protopinv.errors import ConfigError
-from protopinv.plain import Rule
+from protopinv.plain import Rule, one_of
 
 if TYPE_CHECKING:
     from protopinv.network import Architecture
@@ -315,15 +315,8 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == AUTO
 
 
-def _choice(words: Sequence[str]) -> Rule:
-    """One of these words."""
-    return Rule(
-        lambda v: isinstance(v, str) and v in words, "one of " + ", ".join(map(repr, words))
-    )
-
-
 RULES: dict[str, Rule] = {
-    item.name: item.metadata["rule"] or _choice(get_args(item.type)) for item in fields(TrainConfig)
+    item.name: item.metadata["rule"] or one_of(*get_args(item.type)) for item in fields(TrainConfig)
 }
 FIELDS = tuple(RULES)
 
