@@ -62,9 +62,9 @@ class Bank:
         """One bank of a population, without the leading axis."""
         return self._map(lambda tensor: tensor[number], self.learnable_ridge[number])
 
-    def members(self, chosen: list[int]) -> "Bank":
+    def members(self, chosen: Sequence[int]) -> "Bank":
         """Some banks of a population, as a population."""
-        return self._map(lambda tensor: tensor[chosen], self.learnable_ridge[chosen])
+        return population([self.member(number) for number in chosen])
 
     def leaves(self) -> "Bank":
         """A copy whose tensors collect gradients."""
@@ -140,12 +140,15 @@ def start_bank(
     """The given inputs and outputs, normal hidden targets, raw ridges that give ``ridge``."""
     draws = [torch.randn(len(inputs), size, generator=generator) for size in hidden_sizes]
     hidden = tuple(hidden_scale * draw.to(inputs) for draw in draws)
-    strength = torch.tensor(ridge, dtype=torch.float64)
-    # log(exp(ridge) - 1), written so that it neither overflows nor cancels
-    raw = (strength + torch.log(-torch.expm1(-strength))).to(inputs)
+    raw = inverse_softplus(torch.tensor(ridge, dtype=torch.float64)).to(inputs)
     learnable = torch.tensor(learn_ridge, dtype=torch.bool, device=inputs.device)
     scale = torch.ones_like(inputs[0]) if learn_scale else None
     return Bank(inputs, hidden, outputs.to(inputs), raw, learnable, scale)
+
+
+def inverse_softplus(value: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+    """log(exp(v) - 1), written so that it neither overflows nor cancels."""
+    return value + torch.log(-torch.expm1(-value))
 
 
 def normal_inputs(
