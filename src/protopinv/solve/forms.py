@@ -15,8 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from protopinv.kernels import side_by_side
-from protopinv.solve.cholesky import Solver, factorise_each, is_thin
-from protopinv.solve.products import times
+from protopinv.solve.systems import Solver, factorise_each, is_thin, times
 
 # The gradients in A, in T and, where it is asked for, in the ridge.
 Pulled = tuple[Tensor, Tensor, Tensor | None]

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from protopinv.solve.forms import FORMS, Form, Pulled
-from protopinv.solve.products import exact_type
+from protopinv.solve.systems import exact_type
 
 
 @dataclass(frozen=True)
