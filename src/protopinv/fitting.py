@@ -43,7 +43,7 @@ from protopinv.train.machine import (
     own_number,
     threads_for,
 )
-from protopinv.train.prepare import Prepared, noise_generator, prepare
+from protopinv.train.prepare import Prepared, class_masses, noise_generator, prepare
 from protopinv.train.resolve import (
     FEW_COLUMNS,
     UNIT_ROWS,
@@ -146,7 +146,8 @@ def fit_rows(
         facts["configuration"] = {str(n): plain(asdict(each)) for n, each in enumerate(configs)}
         checkpoints.begin(facts, job.seed, keep_seed=options.fixed_seed)
     resumed = checkpoints is not None and checkpoints.saved_seed() is not None
-    callbacks.begin(TrainingStart(configs, shape.n_rows, shape.n_features, resumed))
+    beginning = TrainingStart(configs, shape.n_rows, shape.n_features, resumed)
+    callbacks.tell("on_train_begin", beginning)
     with (
         progress(enabled=options.verbose, also=callbacks.observer) as observer,
         threads_for(shape, objective.n_outputs, configs[0], job.device) as workers,
@@ -162,7 +163,7 @@ def fit_rows(
         trained = train(prepared, objective, configs, job, begin)
         memory = None
         if options.memory != 0:
-            memory = _replay_memory(prepared, objective, trained, options.memory, job.seed)
+            memory = _replay_memory(prepared, data, trained, options.memory, job.seed)
     if memory is not None and class_weights is not None:
         # the memory counts rows; what their class counts comes in where it is used
         memory = memory.reweighted(1 / class_weights.of(objective))
@@ -339,13 +340,14 @@ def candidates(config: TrainConfig, shape: DataShape) -> tuple[TrainConfig, ...]
 
 
 def _replay_memory(
-    prepared: Prepared, objective: Objective, trained: Trained, limit: int | None, seed: int
+    prepared: Prepared, data: Data, trained: Trained, limit: int | None, seed: int
 ) -> Memory:
     """A Gaussian mixture for each group of rows, for ``partial_fit``.
 
     It is of a sample where not all rows are here, or Ctrl-C was pressed.
     """
-    rows, in_haste = prepared.rows, trained.was_interrupted
+    rows, objective = prepared.rows, data.objective
+    in_haste = trained.history.ending == "interrupted"
     all_here = isinstance(rows, Rows) and rows.total is None and not in_haste
     # copies of images come after all originals, and are no rows
     n_rows = rows.n_total // (1 + trained.config.image_copies)
@@ -360,11 +362,11 @@ def _replay_memory(
         generator=noise_generator(seed, torch.device("cpu")),
     )
     memory = memory if all_here else memory.weakened(n_rows / len(rows))
-    if prepared.masses is None:
+    if all_here and not data.survey.is_weighted:
         return memory
     # weights have a mean of one, and a sample has more rows of rare groups than their share
     masses = memory.masses(objective.n_groups)
-    return memory.reweighted(torch.where(masses > 0, prepared.masses / masses, 1.0))
+    return memory.reweighted(torch.where(masses > 0, class_masses(data) / masses, 1.0))
 
 
 def require_some(weight: NDArray[np.float64]) -> None:
@@ -381,7 +383,7 @@ def _warn_of(trained: Trained) -> None:
     for warning in history.warnings():
         warnings.warn(warning, stacklevel=5)
     losses = history.loss
-    if trained.was_interrupted or not losses or history.kept_epoch is None:
+    if history.ending == "interrupted" or not losses or history.kept_epoch is None:
         return
     last = losses[min(history.kept_epoch + 1, len(losses) - 1)]
     if not last <= NOTHING_LEARNED * trained.constant_loss + 1e-6:

@@ -55,6 +55,11 @@ def differences(one: Any, other: Any, name: str = "") -> Iterator[tuple[str, Any
         yield name, one, other
 
 
+def first_line(error: Exception) -> str:
+    """What an error says first, or its kind where it says nothing."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
 def shortened(value: Any) -> str:
     """A value for a message, of one line at most."""
     text = repr(value)
@@ -136,7 +141,9 @@ def or_none(rule: Rule) -> Rule:
 
 def one_of(*values: str) -> Rule:
     """A rule for some texts."""
-    return Rule(lambda v: isinstance(v, str) and v in values, f"one of {', '.join(values)}")
+    return Rule(
+        lambda v: isinstance(v, str) and v in values, f"one of {', '.join(map(repr, values))}"
+    )
 
 
 ANY = Rule(lambda _: True, "anything")

@@ -18,7 +18,7 @@ from protopinv import __version__, tables
 from protopinv.errors import ConfigError, ModelFileError
 from protopinv.features import FeatureMap, Stem, TailTransform
 from protopinv.files import replacing, require_ending
-from protopinv.model import Model, torch_ready
+from protopinv.model import Model
 from protopinv.model_file.checking import FRONTS
 from protopinv.model_file.header import (
     FORMAT,
@@ -36,6 +36,7 @@ from protopinv.model_file.rules import DTYPES
 from protopinv.plain import MOST_VALUES, n_values, plain
 from protopinv.tables import Category, Column
 from protopinv.train.history import APART, COLUMNS
+from protopinv.train.rows import as_tensor
 
 # Columns of a history are tensors: text would be longer, and a header has its limit.
 _EPOCHS = (*COLUMNS, "ridge", *APART)
@@ -139,7 +140,7 @@ def _parts(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, Ma
         )
     outputs = example_outputs(replace(model, network=network))
     is_finite = outputs.isfinite().all(1)
-    rows = torch.from_numpy(np.ascontiguousarray(torch_ready(model.examples)))
+    rows = as_tensor(model.examples)
     named = {name: getattr(model, name) for name in ("bank", "last_bank", "features", "memory")}
     named |= {n: model.front for n, kind in FRONTS.items() if isinstance(model.front, kind)}
     parts = {name: part.tensors() for name, part in named.items() if part is not None}

@@ -1,4 +1,4 @@
-"""The three forms of one ridge solve: weights, and gradients the way back.
+"""The three forms of one ridge solve: weights from targets, and gradients the way back.
 
 The dual form solves p-by-p systems, for wide designs (p <= d); the primal form d-by-d systems, for
 tall ones. The SVD form is slower, and right where Cholesky in the same precision has lost its
@@ -15,23 +15,22 @@ from jaxtyping import Float
 from torch import Tensor
 
 from protopinv.kernels import side_by_side
-from protopinv.solve.cholesky import Solver, factorise_each, is_thin
-from protopinv.solve.products import times
+from protopinv.solve.systems import Solver, factorise_each, is_thin, times
 
-Ridges = Float[Tensor, "*members layers"]
 # The gradients in A, in T and, where it is asked for, in the ridge.
 Pulled = tuple[Tensor, Tensor, Tensor | None]
 
 
 class Form(ABC):
-    """The solves of some layers, made from their designs, ridges and targets.
+    """Made from the designs, ridges and targets of some layers, whose ``weights`` it solves.
 
-    Leading axes are members of a population. ``solved`` are the weights, and ``error`` is the
-    estimated relative error of each layer's. ``duals`` are S with W = A'S, for the form that has
-    them.
+    Leading axes are members of a population.
+
+    ``error`` is the estimated relative error of each layer's weights. ``duals`` are S with W = A'S,
+    for the form that has them.
     """
 
-    solved: list[Tensor]
+    weights: list[Tensor]
     error: Tensor
     duals: Sequence[Tensor] = ()
 
@@ -48,7 +47,10 @@ class Dual(Form):
     """
 
     def __init__(
-        self, designs: Sequence[Tensor], ridges: Ridges, targets: Sequence[Tensor]
+        self,
+        designs: Sequence[Tensor],
+        ridges: Float[Tensor, "*members layers"],
+        targets: Sequence[Tensor],
     ) -> None:
         self.designs = designs
         *members, p, _ = designs[0].shape
@@ -57,15 +59,14 @@ class Dual(Form):
             partial(torch.matmul, A, A.mT, out=K) for A, K in zip(designs, systems, strict=True)
         ]
         side_by_side(grams, systems.device)
-        of_layers = ridges.movedim(-1, 0)
+        of_layers, columns = ridges.movedim(-1, 0), [T.shape[-1] for T in targets]
         systems.diagonal(dim1=-2, dim2=-1).add_(of_layers[..., None])
-        columns = [T.shape[-1] for T in targets]
         self.solvers, error = factorise_each(systems, of_layers, columns)
         self.error = error.movedim(0, -1)
         self.thin = [is_thin(k, p, systems.device) for k in columns]
         works = [partial(self._solved, layer, T) for layer, T in enumerate(targets)]
-        duals, solved = zip(*side_by_side(works, systems.device), strict=True)
-        self.duals, self.solved = list(duals), list(solved)
+        duals, weights = zip(*side_by_side(works, systems.device), strict=True)
+        self.duals, self.weights = list(duals), list(weights)
 
     def pullbacks(self, gradients: Sequence[Tensor], *, with_ridge: bool) -> list[Pulled]:
         """dT = K^-1 A dW, dA = S dW' - (M + M')A with M = dT S', dridge = -tr M, of every layer.
@@ -111,7 +112,7 @@ class Dual(Form):
         if M is None or direct is None:
             rest = dW - times(A.mT, dT)
             left = torch.cat([self.duals[layer], dT], dim=-1)
-            return left @ torch.cat([rest, -self.solved[layer]], dim=-1).mT
+            return left @ torch.cat([rest, -self.weights[layer]], dim=-1).mT
         add = direct.addmm_ if A.ndim == 2 else direct.baddbmm_
         return add(M + M.mT, A, alpha=-1)
 
@@ -125,7 +126,7 @@ class LayerByLayer(Form):
         """U = G^-1 dW, dT = A U, dA = (T - AW) U' - dT W', dridge = -tr(U'W), of every layer."""
         pulled: list[Pulled] = []
         for layer, dW in enumerate(gradients):
-            W, (U, dT) = self.solved[layer], self._pulled(layer, dW)
+            W, (U, dT) = self.weights[layer], self._pulled(layer, dW)
             dA = times(self.residuals[layer], U.mT).sub_(times(dT, W.mT))
             pulled.append((dA, dT, -(U * W).sum((-2, -1)) if with_ridge else None))
         return pulled
@@ -139,18 +140,23 @@ class Primal(LayerByLayer):
     """W = G^-1 A'T with G = A'A + ridge I. Layers differ in d, so each is factorised by itself."""
 
     def __init__(
-        self, designs: Sequence[Tensor], ridges: Ridges, targets: Sequence[Tensor]
+        self,
+        designs: Sequence[Tensor],
+        ridges: Float[Tensor, "*members layers"],
+        targets: Sequence[Tensor],
     ) -> None:
-        self.designs, self.solvers = designs, list[Solver]()
-        self.solved, self.residuals, errors = [], [], []
+        self.designs = designs
+        self.solvers: list[Solver] = []
+        self.weights, self.residuals = [], []
+        errors = []
         for A, ridge, T in zip(designs, ridges.unbind(-1), targets, strict=True):
             system = times(A.mT, A)
             system.diagonal(dim1=-2, dim2=-1).add_(ridge[..., None])
             systems, columns = system.contiguous()[None], [T.shape[-1]]
-            (solve,), error = factorise_each(systems, ridge[None], columns)
-            W = solve(times(A.mT, T))
-            self.solvers.append(solve)
-            self.solved.append(W)
+            (solver,), error = factorise_each(systems, ridge[None], columns)
+            W = solver(times(A.mT, T))
+            self.solvers.append(solver)
+            self.weights.append(W)
             self.residuals.append(T - times(A, W))
             errors.append(error[0])
         self.error = torch.stack(errors, dim=-1)
@@ -168,11 +174,15 @@ class SVD(LayerByLayer):
     """
 
     def __init__(
-        self, designs: Sequence[Tensor], ridges: Ridges, targets: Sequence[Tensor]
+        self,
+        designs: Sequence[Tensor],
+        ridges: Float[Tensor, "*members layers"],
+        targets: Sequence[Tensor],
     ) -> None:
         self.ridges = [ridge[..., None] for ridge in ridges.unbind(-1)]
         self.parts = []
-        self.solved, self.residuals, errors = [], [], []
+        self.weights, self.residuals = [], []
+        errors = []
         for A, ridge, T in zip(designs, self.ridges, targets, strict=True):
             finite = A.isfinite().all(-1).all(-1)
             P, s, Qh = torch.linalg.svd(
@@ -182,7 +192,7 @@ class SVD(LayerByLayer):
             errors.append(torch.where(finite, _error(s, ridge), torch.inf))
             coordinates = P.mT @ T
             length = _length(s, ridge)[..., None]
-            self.solved.append(Qh.mT @ (s[..., None] / length * (coordinates / length)))
+            self.weights.append(Qh.mT @ (s[..., None] / length * (coordinates / length)))
             residual = P @ ((ridge.sqrt()[..., None] / length).square() * coordinates)
             if P.shape[-2] > P.shape[-1]:  # otherwise P spans everything and the rest is rounding
                 residual += T - P @ coordinates
@@ -220,8 +230,3 @@ FORMS: dict[str, Callable[[Sequence[Tensor], Tensor, Sequence[Tensor]], Form]] =
     "primal": Primal,
     "svd": SVD,
 }
-
-
-def choose_form(p: int, d: int) -> str:
-    """The smaller Cholesky system: p by p (dual) or d by d (primal)."""
-    return "dual" if p <= d else "primal"
