@@ -156,9 +156,7 @@ def _compared(model: Model, new: New, settings: Settings) -> Call:
     if settings.how.decay:
         memory = memory.weakened(1 - settings.how.decay)
     if not bool(is_old[groups].all()):
-        model = model.with_bank(model.prototypes)
-        # directions that serve new classes too, and no tails any more
-        memory = replace(memory.turned(new.Z, new.weight), is_cut=memory.tail is not None)
+        model, memory = model.with_bank(model.prototypes), opened(memory, new)
     new = replace(new, Z=memory.cut(new.Z))
     model = reviewed(replace(model, memory=memory), new)
     # with an input that starts at zero there is as much to learn as with a class
@@ -166,6 +164,11 @@ def _compared(model: Model, new: New, settings: Settings) -> Call:
     if not settings.is_wider:
         unlike = memory.unlike(new.Z, groups.to(new.Z.device), new.weight, n_groups)
     return Call(model, new, settings, groups, is_old, unlike)
+
+
+def opened(memory: Memory, new: New) -> Memory:
+    """The memory for new classes: directions that serve them too, and no tails any more."""
+    return replace(memory.turned(new.Z, new.weight), is_cut=memory.tail is not None)
 
 
 def together(call: Call, generator: Generator) -> Rows:
