@@ -24,7 +24,7 @@ from protopinv.errors import (
     TrainingError,
 )
 from protopinv.kernels import fast_bfloat16
-from protopinv.memory import Memory, begin_memory, least_limit, require_room
+from protopinv.memory import Memory, begin_memory, checked_limit, least_limit
 from protopinv.model import Model, merged_network, range_of_images
 from protopinv.objective import Classes, Numbers, Objective
 from protopinv.plain import plain
@@ -158,7 +158,7 @@ def fit_rows(
         prepared = prepare(data, configs[0], job.device, seed=job.seed, fitted=fitted)
         if options.memory:
             n_components = prepared.features.n_components
-            require_room(options.memory, least_limit(n_components, objective.n_groups))
+            checked_limit(options.memory, least_limit(n_components, objective.n_groups))
         job = replace(job, observer=observer, workers=workers)
         trained = train(prepared, objective, configs, job, begin)
         memory = None
