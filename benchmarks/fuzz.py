@@ -27,7 +27,8 @@ from benchmarks.text import markdown
 from protopinv import ProtoPINVClassifier, evaluate, load
 from protopinv.errors import CheckpointError, ModelFileError, ProtoPINVError
 from protopinv.export.card import card
-from protopinv.model_file import DTYPES, made_up
+from protopinv.model_file.rules import DTYPES
+from protopinv.model_file.saving import made_up
 from protopinv.model_file.summary import summary
 from protopinv.objective import Classes, Labels
 from protopinv.report.page import render

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from protopinv.bank import Bank
 from protopinv.objective import Objective
 from protopinv.rows import MemoryRows
 from protopinv.train.config import TrainConfig
@@ -35,6 +36,14 @@ CONCRETE: dict[str, Any] = {
 def concrete(**values: Any) -> TrainConfig:
     """A configuration of these values; what is left out has one too."""
     return TrainConfig(**{**CONCRETE, **values})
+
+
+def leaves_of(bank: Bank) -> Bank:
+    """A copy of a bank whose tensors collect gradients."""
+    copy = bank.snapshot()
+    for tensor in copy.trained:
+        tensor.requires_grad_()
+    return copy
 
 
 def data_of_arrays(

@@ -17,7 +17,7 @@ from protopinv.data import load_data
 from protopinv.kernels import switched_off
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.solve import ridge_solve
-from protopinv.solve.cholesky import invert
+from protopinv.solve.systems import invert
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import EpochReport
 from protopinv.train.prepare import first_banks, prepare

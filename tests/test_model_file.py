@@ -18,8 +18,8 @@ from sklearn.exceptions import NotFittedError
 
 from protopinv import ImageCopies, ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ModelFileError, OutputError
-from protopinv.model_file import FORMAT
 from protopinv.model_file import summary as summary_module
+from protopinv.model_file.header import FORMAT
 from protopinv.model_file.rules import ENDINGS, OBJECTIVES, PARAMETERS
 from protopinv.model_file.summary import summary
 from protopinv.train.config import FIELDS
@@ -218,7 +218,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
         ({"format": True}, "older than format 1.0, or damaged"),
         ({"format": "1.0.0"}, "older than format 1.0, or damaged"),
         ({"needs": ["time travel"]}, r"cannot read all that .* \['time travel'\].*Upgrade"),
-        ({"network_dtype": "int4"}, "network_dtype is 'int4', not one of float64"),
+        ({"network_dtype": "int4"}, "network_dtype is 'int4', not one of 'float64'"),
         ({"sharpness": 0}, "sharpness is 0, not a positive number, or null"),
         ({"sharpness": -1.5}, "sharpness is -1.5, not a positive number"),
         ({"sharpness": True}, "sharpness is True, not a positive number"),

@@ -4,6 +4,7 @@ from typing import get_args
 
 import pytest
 import torch
+from configs import leaves_of
 
 from protopinv.bank import Bank, population, start_bank
 from protopinv.network import (
@@ -51,7 +52,7 @@ def test_each_layer_is_the_ridge_regression_from_one_column_to_the_next(
 def test_gradients_reach_every_part_of_the_bank_exactly(
     generator: torch.Generator, activation: str
 ) -> None:
-    bank = bank_of(generator, (4, 3), p=6).leaves()
+    bank = leaves_of(bank_of(generator, (4, 3), p=6))
     architecture = Architecture(activation, temperature=0.5, normalize_inputs=True)
     X = torch.randn(7, 5, generator=generator, dtype=torch.float64)
 

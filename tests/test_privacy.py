@@ -17,7 +17,7 @@ import pytest
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.errors import ConfigError
 from protopinv.export.card import card
-from protopinv.model_file import shareable
+from protopinv.model_file.saving import shareable
 from protopinv.report import write_report
 
 SMALL: dict[str, Any] = {

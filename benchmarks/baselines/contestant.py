@@ -10,7 +10,6 @@ from benchmarks.tasks import Arrays
 from protopinv.errors import ConfigError
 from protopinv.estimators import ProtoPINVClassifier
 from protopinv.estimators.base import ProtoPINV
-from protopinv.estimators.classifier import label_targets
 from protopinv.estimators.rows import row_source
 from protopinv.features import FeatureMap, Front
 from protopinv.model import Model
@@ -24,13 +23,13 @@ class Contestant(ClassifierMixin, ProtoPINV):
     """A classifier with the interface of ours that has no prototypes."""
 
     classes_ = ProtoPINVClassifier.classes_
-    predict = ProtoPINVClassifier.predict
     decision_function = ProtoPINVClassifier.decision_function
+    _targets = ProtoPINVClassifier._targets
 
     def _arrays(self, X: Any, y: Any, seed: int) -> tuple[RowSource, Arrays]:
         """Rows of numbers, checked, and with their targets as training takes them."""
         rows = row_source(self, X, y, None, is_image=True)
-        targets = label_targets(rows)
+        targets = self._targets(rows)
         X, y, _ = rows.load()
         mass = np.ones(len(y))
         targets.add(y, mass, "y")

@@ -96,7 +96,7 @@ class RandomHiddenClassifier(Contestant):
         """Numbers that were solved for: those of the output layer."""
         return int(self._model().network.weights[-1].numel())
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> Self:  # type: ignore[override]
         """Draw W_1, sum the Gram matrix of act([1, x] W_1) over pieces of rows, solve for W_2."""
         config, device = self.config(), resolve_device(self.device)
         ridge: Any = self.ridge

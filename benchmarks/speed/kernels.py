@@ -29,7 +29,7 @@ from protopinv.train.step import BankStep
 
 # Where each kernel is asked for.
 PLACES = {
-    "inverse": "protopinv.solve.cholesky.usable",
+    "inverse": "protopinv.solve.systems.usable",
     "last layer": "protopinv.train.data_pass.usable",
     "step check": "protopinv.train.step.usable",
     "Adam": "protopinv.train.optimizer.usable",

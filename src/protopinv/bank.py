@@ -3,8 +3,8 @@
 First banks are drawn on the host, so that all devices start alike.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -54,30 +54,26 @@ class Bank:
     @property
     def n_trained(self) -> int:
         """p (d + h_1 + ... + h_L + k) for every member, its learnable ridges and its scale."""
-        matrices = (self.inputs, *self.hidden, self.outputs)
-        scale = 0 if self.scale is None else self.scale.numel()
-        return sum(matrix.numel() for matrix in matrices) + int(self.learnable_ridge.sum()) + scale
+        constant = int((~self.learnable_ridge).sum())
+        return sum(tensor.numel() for tensor in self.trained) - constant
 
     def member(self, number: int) -> "Bank":
         """One bank of a population, without the leading axis."""
-        return self._map(lambda tensor: tensor[number], self.learnable_ridge[number])
+        tensors = [tensor[number] for tensor in self.trained]
+        return self.with_trained(tensors, self.learnable_ridge[number])
 
     def members(self, chosen: Sequence[int]) -> "Bank":
         """Some banks of a population, as a population."""
         return population([self.member(number) for number in chosen])
 
-    def leaves(self) -> "Bank":
-        """A copy whose tensors collect gradients."""
-        return self._map(lambda tensor: tensor.detach().clone().requires_grad_())
-
     def snapshot(self) -> "Bank":
         """A copy that shares no memory with this bank."""
-        return self._map(lambda tensor: tensor.detach().clone())
+        return self.with_trained([tensor.detach().clone() for tensor in self.trained])
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Bank":
         """The bank on another device, or in another precision."""
-        moved = self._map(lambda tensor: tensor.detach().to(device, dtype))
-        return replace(moved, learnable_ridge=self.learnable_ridge.to(device))
+        tensors = [tensor.detach().to(device, dtype) for tensor in self.trained]
+        return self.with_trained(tensors, self.learnable_ridge.to(device))
 
     def with_trained(
         self, tensors: Sequence[Tensor], learnable: Bool[Tensor, "*_ layers"] | None = None
@@ -109,14 +105,6 @@ class Bank:
         hidden = tuple(tensors[f"hidden.{layer}"] for layer in range(n_hidden))
         ridge = tensors["raw_ridge"], tensors["learnable_ridge"]
         return cls(tensors["inputs"], hidden, tensors["outputs"], *ridge, tensors.get("scale"))
-
-    def _map(
-        self,
-        change: Callable[[Tensor], Tensor],
-        learnable: Bool[Tensor, "*_ layers"] | None = None,
-    ) -> "Bank":
-        """A bank of ``change(tensor)`` for every trained tensor."""
-        return self.with_trained([change(tensor) for tensor in self.trained], learnable)
 
 
 def population(banks: Sequence[Bank]) -> Bank:

@@ -21,18 +21,6 @@ from protopinv.solve import ridge_solve
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import EpochReport
 
-__all__ = [
-    "Diagnosis",
-    "LayerDiagnosis",
-    "Perturbation",
-    "Sensitivity",
-    "Trace",
-    "TracePoint",
-    "check_lemma",
-    "diagnose",
-    "perturb",
-]
-
 
 @dataclass(frozen=True)
 class Sensitivity:
@@ -104,6 +92,7 @@ def _systems(bank: Bank, architecture: Architecture) -> Iterator[tuple[Tensor, T
     return zip(designs, targets, exact.ridge.tolist(), strict=True)
 
 
+@torch.no_grad()
 def diagnose_layer(
     A: Float[Tensor, "p d"], T: Float[Tensor, "p h"], ridge: float
 ) -> LayerDiagnosis:
@@ -130,18 +119,10 @@ def effective_rank(spectrum: Float[Tensor, " n"]) -> float:
     return float(torch.exp(torch.special.entr(share).sum()))
 
 
-@torch.no_grad()
-def measure_sensitivity(
-    A: Float[Tensor, "p d"], T: Float[Tensor, "p h"], ridge: float
-) -> Sensitivity:
-    """C_1, C_2, ||G^-1 W|| and ||W|| at a point."""
-    U, s, _ = torch.linalg.svd(A, full_matrices=False)
-    return _sensitivity(U, s, T, ridge, A.shape[1])
-
-
 def _sensitivity(
     U: Float[Tensor, "p r"], s: Float[Tensor, " r"], T: Float[Tensor, "p h"], ridge: float, d: int
 ) -> Sensitivity:
+    """C_1, C_2, ||G^-1 W|| and ||W||, from the singular value decomposition of a d-column A."""
     eigenvalues = s.square() + ridge
     coefficients = U.T @ T
     W = (s / eigenvalues)[:, None] * coefficients  # in the basis of the right singular vectors
@@ -171,7 +152,7 @@ def perturb(
         ridge_solve(design, target, strength, form="svd").weights[0]
         for design, target in ((A, T), (A + dA, T + dT))
     )
-    constants = measure_sensitivity(A, T, ridge)
+    constants = diagnose_layer(A, T, ridge).sensitivity
     bound = (constants.to_inputs + constants.to_targets) * size
     return Perturbation(float((after - before).norm()), bound)
 

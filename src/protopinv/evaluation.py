@@ -5,7 +5,7 @@ here, and ``score`` of the estimators is one of them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ class Evaluation:
     confusion: list[list[float]]
     balanced_accuracy: float
     calibration_error: float
-    calibration: list[CalibrationBin] = field(default_factory=list)
+    calibration: list[CalibrationBin]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class LabelEvaluation:
     log_loss: float
     per_label: list[ClassScore]
     calibration_error: float
-    calibration: list[CalibrationBin] = field(default_factory=list)
+    calibration: list[CalibrationBin]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class NumberEvaluation:
     r2: float
     mae: float
     rmse: float
-    per_target: list[TargetScore] = field(default_factory=list)
+    per_target: list[TargetScore]
 
 
 @dataclass(frozen=True)
@@ -188,17 +188,16 @@ def _score_classes(rows: Predictions) -> Evaluation:
     confusion = metrics.confusion_matrix(
         rows.truth, rows.predicted, labels=classes, sample_weight=rows.weight
     )
-    masses = confusion.sum(axis=1)
-    recalls = confusion.diagonal()[masses > 0] / masses[masses > 0]
+    per_class = _class_scores(rows, classes.tolist(), labels=classes)
     right = rows.predicted == rows.truth
     curve = calibration_curve(rows.probabilities.max(axis=1), right, rows.weight)
     return Evaluation(
         n_rows=_counts(rows.weight.sum()),
         accuracy=plain_score(rows.model.objective, rows.truth, rows.predicted, rows.weight),
         log_loss=float(np.average(rows.losses, weights=rows.weight)),
-        per_class=_class_scores(rows, classes.tolist(), labels=classes),
+        per_class=per_class,
         confusion=_counts(confusion),
-        balanced_accuracy=float(recalls.mean()),
+        balanced_accuracy=float(np.mean([each.recall for each in per_class if each.n_rows > 0])),
         calibration_error=calibration_error(curve),
         calibration=curve,
     )

@@ -1,5 +1,6 @@
 """From rows to a model, wherever the rows are; or from a model and more rows (warm start)."""
 
+import copy
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +24,7 @@ from protopinv.errors import (
     TrainingError,
 )
 from protopinv.kernels import fast_bfloat16
-from protopinv.memory import Memory, begin_memory, least_limit, require_room
+from protopinv.memory import Memory, begin_memory, checked_limit, least_limit
 from protopinv.model import Model, merged_network, range_of_images
 from protopinv.objective import Classes, Numbers, Objective
 from protopinv.plain import plain
@@ -42,7 +43,7 @@ from protopinv.train.machine import (
     own_number,
     threads_for,
 )
-from protopinv.train.prepare import Prepared, noise_generator, prepare
+from protopinv.train.prepare import Prepared, class_masses, noise_generator, prepare
 from protopinv.train.resolve import (
     FEW_COLUMNS,
     UNIT_ROWS,
@@ -135,7 +136,7 @@ def fit_rows(
     if rows.is_framed and start is not None and start.table is not None:
         rows = encode_by(start.table, rows)
     elif rows.is_framed:
-        rows, targets = encode_table(rows, options.columns, targets), targets.fresh()
+        rows = encode_table(rows, options.columns, copy.copy(targets))
     job = _job(rows, config, options, seconds=lambda: time.perf_counter() - started)
     planned = _planned_in_memory if rows.in_memory else _planned_in_pieces
     data, shape, configs = planned(rows, targets, config, job, start)
@@ -145,7 +146,8 @@ def fit_rows(
         facts["configuration"] = {str(n): plain(asdict(each)) for n, each in enumerate(configs)}
         checkpoints.begin(facts, job.seed, keep_seed=options.fixed_seed)
     resumed = checkpoints is not None and checkpoints.saved_seed() is not None
-    callbacks.begin(TrainingStart(configs, shape.n_rows, shape.n_features, resumed))
+    beginning = TrainingStart(configs, shape.n_rows, shape.n_features, resumed)
+    callbacks.tell("on_train_begin", beginning)
     with (
         progress(enabled=options.verbose, also=callbacks.observer) as observer,
         threads_for(shape, objective.n_outputs, configs[0], job.device) as workers,
@@ -156,12 +158,12 @@ def fit_rows(
         prepared = prepare(data, configs[0], job.device, seed=job.seed, fitted=fitted)
         if options.memory:
             n_components = prepared.features.n_components
-            require_room(options.memory, least_limit(n_components, objective.n_groups))
+            checked_limit(options.memory, least_limit(n_components, objective.n_groups))
         job = replace(job, observer=observer, workers=workers)
         trained = train(prepared, objective, configs, job, begin)
         memory = None
         if options.memory != 0:
-            memory = _replay_memory(prepared, objective, trained, options.memory, job.seed)
+            memory = _replay_memory(prepared, data, trained, options.memory, job.seed)
     if memory is not None and class_weights is not None:
         # the memory counts rows; what their class counts comes in where it is used
         memory = memory.reweighted(1 / class_weights.of(objective))
@@ -271,7 +273,7 @@ def _planned_in_pieces(
     with one_thread():  # files are decoded beside it, which takes a thread of its own
         against = None
         if first.projection == "pls" and scatter != "none":
-            objective = _objective_of(look(targets.fresh(), features=False))
+            objective = _objective_of(look(copy.copy(targets), features=False))
             against = partial(_for_projection, objective)
         facts = look(targets, scatter=scatter, against=against)
     data = Data(source, _objective_of(facts), facts, split, job.ranks)
@@ -338,13 +340,14 @@ def candidates(config: TrainConfig, shape: DataShape) -> tuple[TrainConfig, ...]
 
 
 def _replay_memory(
-    prepared: Prepared, objective: Objective, trained: Trained, limit: int | None, seed: int
+    prepared: Prepared, data: Data, trained: Trained, limit: int | None, seed: int
 ) -> Memory:
     """A Gaussian mixture for each group of rows, for ``partial_fit``.
 
     It is of a sample where not all rows are here, or Ctrl-C was pressed.
     """
-    rows, in_haste = prepared.rows, trained.was_interrupted
+    rows, objective = prepared.rows, data.objective
+    in_haste = trained.history.ending == "interrupted"
     all_here = isinstance(rows, Rows) and rows.total is None and not in_haste
     # copies of images come after all originals, and are no rows
     n_rows = rows.n_total // (1 + trained.config.image_copies)
@@ -359,11 +362,11 @@ def _replay_memory(
         generator=noise_generator(seed, torch.device("cpu")),
     )
     memory = memory if all_here else memory.weakened(n_rows / len(rows))
-    if prepared.masses is None:
+    if all_here and not data.survey.is_weighted:
         return memory
     # weights have a mean of one, and a sample has more rows of rare groups than their share
     masses = memory.masses(objective.n_groups)
-    return memory.reweighted(torch.where(masses > 0, prepared.masses / masses, 1.0))
+    return memory.reweighted(torch.where(masses > 0, class_masses(data) / masses, 1.0))
 
 
 def require_some(weight: NDArray[np.float64]) -> None:
@@ -380,7 +383,7 @@ def _warn_of(trained: Trained) -> None:
     for warning in history.warnings():
         warnings.warn(warning, stacklevel=5)
     losses = history.loss
-    if trained.was_interrupted or not losses or history.kept_epoch is None:
+    if history.ending == "interrupted" or not losses or history.kept_epoch is None:
         return
     last = losses[min(history.kept_epoch + 1, len(losses) - 1)]
     if not last <= NOTHING_LEARNED * trained.constant_loss + 1e-6:

@@ -15,12 +15,13 @@ from protopinv.bank import Bank
 from protopinv.errors import DataError, ModelFileError, TrainingError
 from protopinv.features import FeatureMap, Front
 from protopinv.memory import Memory
-from protopinv.network import Network, mean_network, solve_weights
+from protopinv.network import Network, mean_network
 from protopinv.objective import Classes, Labels, Objective
 from protopinv.tables import Table
+from protopinv.train.bank_pass import BankPass, SolverSettings
 from protopinv.train.config import TrainConfig
 from protopinv.train.history import History
-from protopinv.train.rows import piece_rows
+from protopinv.train.rows import as_tensor, piece_rows
 from protopinv.train.step import SOLVE_TOLERANCE
 from protopinv.train.training import Candidate
 
@@ -109,6 +110,13 @@ class Model:
         return self.n_inputs if self.table is None else len(self.table.columns)
 
     @property
+    def used_names(self) -> tuple[str, ...] | None:
+        """The names of these columns, where they have names."""
+        if self.table is None:
+            return self.feature_names
+        return tuple(column.name for column in self.table.columns)
+
+    @property
     def size(self) -> int:
         """Model size: numbers (parameters) that must be stored to predict."""
         return self.network.n_shipped + (0 if self.front is None else self.front.n_numbers)
@@ -170,7 +178,8 @@ class Model:
         size = piece_rows(max(network.sizes), front, place) * (PIECES if front is None else 1)
         pieces = []
         for start in range(0, X.shape[0], size):
-            rows = _as_tensor(X[start : start + size]).to(place)
+            some = X[start : start + size]
+            rows = as_tensor(some.toarray() if hasattr(some, "toarray") else some).to(place)
             pieces.append(network(rows if front is None else front.features(rows)).cpu())
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
@@ -183,19 +192,6 @@ class Model:
             front = None if self.front is None else self.front.to(device)
             places[device] = (self.network.to(device), front)
         return places[device]
-
-
-def torch_ready(X: NDArray[Any]) -> NDArray[Any]:
-    """The array itself, or a float64 copy where torch has no such number type."""
-    native = X.dtype.isnative and X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
-    return X if native else X.astype(np.float64)
-
-
-def _as_tensor(X: Any) -> Tensor:
-    """Rows as torch takes them: dense, a type it knows, memory it may hold; they are only read."""
-    dense = X.toarray() if hasattr(X, "toarray") else X
-    array = np.ascontiguousarray(torch_ready(dense))
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 def range_of_images(rows: NDArray[Any], config: TrainConfig) -> tuple[float, float] | None:
@@ -218,17 +214,19 @@ def merged_network(
     ``calibration``.
     """
     exact = bank.to("cpu", torch.float64)
-    solution = solve_weights(exact, config.architecture, form=config.solver)
-    if not bool((solution.error < SOLVE_TOLERANCE).all()):
-        solution = solve_weights(exact, config.architecture, form="svd")
-    if not all(bool(W.isfinite().all()) for W in solution.weights):
+    for form in (config.solver, "svd"):
+        solver = SolverSettings(form, torch.float64)
+        solved = BankPass(exact, config.architecture, solver, [], ridge=exact.ridge)
+        if bool((solved.error < SOLVE_TOLERANCE).all()):
+            break
+    if not all(bool(W.isfinite().all()) for W in solved.weights):
         raise TrainingError(
             "The weights of a trained bank must be finite. They are not: its prototypes have grown "
             "too large. Lower lr, or raise ridge."
         )
     networks = []
     for member in range(bank.n_members):
-        first, *inner, last = (W[member] for W in solution.weights)
+        first, *inner, last = (W[member] for W in solved.weights)
         merged = (features.back_project(first), *inner, objective.fold(last) * calibration)
         # laid out as a file gives them back: products of other layouts round otherwise
         weights = tuple(W.contiguous() for W in merged)

@@ -57,19 +57,13 @@ def with_bias(X: Float[Tensor, "*members n d"]) -> Float[Tensor, "*members n d_p
     return torch.cat([X.new_ones(*X.shape[:-1], 1), X], dim=-1)
 
 
-def solve_weights(
-    bank: Bank,
-    architecture: Architecture,
-    *,
-    form: str = "auto",
-    precision: torch.dtype | None = None,
-) -> Solution:
+def solve_weights(bank: Bank, architecture: Architecture, *, form: str = "auto") -> Solution:
     """W_1 = ridge([1, X], H_1), W_{l+1} = ridge([1, act(H_l)], H_{l+1}), with H_{L+1} = Y.
 
     A learned scale of the features is folded into W_1.
     """
     designs, targets = designs_of(bank, architecture), targets_of(bank, architecture)
-    solution = solve_layers(designs, targets, bank.ridge, form=form, precision=precision)
+    solution = solve_layers(designs, targets, bank.ridge, form=form)
     if bank.scale is None:
         return solution
     first, *others = solution.weights

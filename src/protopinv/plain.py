@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from protopinv.errors import ConfigError
+
 # Characters that a terminal obeys instead of showing: controls, marks that turn the direction of
 # writing, ends of lines, halves of characters.
 OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -25,6 +27,12 @@ class Rule(NamedTuple):
 
     test: Callable[[Any], bool]
     text: str
+
+
+def require_rule(name: str, value: Any, rule: Rule, remedy: str = "Change it.") -> None:
+    """Raise ConfigError for an argument that its rule does not allow."""
+    if not rule.test(value):
+        raise ConfigError(f"{name} must be {rule.text}. Got {value!r}. {remedy}")
 
 
 def visible(text: str) -> str:
@@ -53,6 +61,11 @@ def differences(one: Any, other: Any, name: str = "") -> Iterator[tuple[str, Any
             yield from differences(one.get(key), other.get(key), inner)
     elif one != other:
         yield name, one, other
+
+
+def first_line(error: Exception) -> str:
+    """What an error says first, or its kind where it says nothing."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def shortened(value: Any) -> str:
@@ -136,7 +149,9 @@ def or_none(rule: Rule) -> Rule:
 
 def one_of(*values: str) -> Rule:
     """A rule for some texts."""
-    return Rule(lambda v: isinstance(v, str) and v in values, f"one of {', '.join(values)}")
+    return Rule(
+        lambda v: isinstance(v, str) and v in values, f"one of {', '.join(map(repr, values))}"
+    )
 
 
 ANY = Rule(lambda _: True, "anything")

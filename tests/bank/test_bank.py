@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from configs import leaves_of
 
 from protopinv.bank import (
     Bank,
@@ -31,7 +32,7 @@ def test_ridge_begins_at_what_was_asked_for_large_and_tiny(generator: torch.Gene
 
 
 def test_only_learnable_ridges_have_gradients(generator: torch.Generator) -> None:
-    bank = small_bank(generator).leaves()
+    bank = leaves_of(small_bank(generator))
     bank.ridge.sum().backward()
     assert bank.raw_ridge.grad is not None
     assert bank.raw_ridge.grad[0] == 0

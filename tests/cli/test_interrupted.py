@@ -99,12 +99,12 @@ def test_control_c_elsewhere_is_an_exit_code() -> None:
     program = textwrap.dedent(
         """
         import os, signal, sys, time
-        from protopinv import model_file
+        from protopinv import estimators
 
         signal.signal(signal.SIGINT, signal.default_int_handler)
         from protopinv.cli import main
 
-        model_file.load_model = lambda _: os.kill(os.getpid(), signal.SIGINT) or time.sleep(9)
+        estimators.load = lambda _: os.kill(os.getpid(), signal.SIGINT) or time.sleep(9)
         sys.argv = ["protopinv", "diagnose", "model"]
         main()
         """

@@ -9,7 +9,6 @@ from torch import Generator
 from protopinv.bank import Bank, population, start_bank
 from protopinv.continual.banks import (
     grown,
-    hidden_of,
     importances,
     left_with,
     mean_outputs,
@@ -68,7 +67,7 @@ def test_without_what_matters_least_less_changes_than_without_what_matters_most(
 def test_prototypes_that_say_what_the_network_says_change_little() -> None:
     bank = banks()
     inputs = torch.stack([ROWS[:5], ROWS[5:10]])
-    more = grown(bank, inputs, *hidden_of(bank, ARCHITECTURE, inputs))
+    more = grown(bank, ARCHITECTURE, inputs)
     assert more.n_prototypes == 25
     before, after = (mean_outputs(each, ARCHITECTURE, ROWS) for each in (bank, more))
     assert (after - before).square().mean().sqrt() < 0.1 * before.std()

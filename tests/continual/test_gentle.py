@@ -22,6 +22,7 @@ from protopinv.continual.update import (
 from protopinv.memory import Memory, begin_memory
 from protopinv.model import Model
 from protopinv.train.config import TrainConfig
+from protopinv.train.targets import NumberStats
 
 
 def memory(mass: float, fitted: float) -> Memory:
@@ -81,7 +82,7 @@ def call(
     return Call(
         model,
         New(Z, targets, torch.ones(n_new, dtype=torch.float64)),
-        Settings(config, None, LearnOptions(), batch_is_free),
+        Settings(config, None, LearnOptions(NumberStats()), batch_is_free),
         torch.zeros(n_new, dtype=torch.long),
         torch.tensor([is_known]),
         torch.tensor([unlike], dtype=torch.float64),

@@ -1,14 +1,13 @@
 import gzip
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
-from protopinv.data import load_data
-from protopinv.data.sources import load_table
+from protopinv.data import Dataset, load_data
 from protopinv.errors import DataError, MissingExtraError
 from protopinv.optional import require
-from protopinv.rows.text import Written
 
 TABLE = pl.DataFrame(
     {
@@ -18,6 +17,11 @@ TABLE = pl.DataFrame(
         "kind": ["a", "b", "a", "b"],
     }
 )
+
+
+def load_table(path: Path, **options: Any) -> Dataset:
+    """All rows of a table, with or without a target."""
+    return load_data(str(path), split="train", needs_target=False, **options)
 
 
 def written(table: pl.DataFrame, folder: Path, suffix: str = ".csv") -> Path:
@@ -106,7 +110,7 @@ def test_text_is_read_however_it_is_written(
 ) -> None:
     path = tmp_path / ("t.csv.gz" if packed else "t.csv")
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    data = load_table(path, target="t", written=Written(**options))
+    data = load_table(path, target="t", **options)
     assert data.X["a"].to_pylist() == [1.5, 2.0]
     assert data.y.tolist() == ["x", "y"]
 
@@ -120,7 +124,7 @@ def test_other_encodings_are_recognised_or_named(
 ) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes("Straße,t\n1,süß\n2,sauer\n".encode(encoding))
-    data = load_table(path, target="t", written=Written(encoding=named))
+    data = load_table(path, target="t", encoding=named)
     assert data.X.column_names == ["Straße"]
     assert data.y.tolist() == ["süß", "sauer"]
     assert [word in line for word, line in zip(said, data.said, strict=True)] == [True] * len(said)
@@ -149,7 +153,7 @@ def test_labels_keep_their_text(tmp_path: Path, labels: list[str], wanted: list)
             {},
             r"Line 3 of .* has 4 between ',', the first has 2.*separator=",
         ),
-        ("a,b,a\n1,2,3\n", {}, r"has 'a' twice in its first line"),
+        ("a,b,a\n1,2,3\n", {}, r"'a' is there twice in the first line of"),
         ("a,b\n1,ü\n", {"encoding": "ascii"}, r"Line 2 of .* is not in ascii"),
         ("a,b\n1,2\n", {"encoding": "klingon"}, r"known to Python\. Got encoding=.klingon"),
         (" \n", {}, r"is empty"),
@@ -161,7 +165,7 @@ def test_text_that_cannot_be_read_names_the_line_and_the_options(
     path = tmp_path / "t.csv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
-        load_table(path, target="b", written=Written(**options))
+        load_table(path, target="b", **options)
 
 
 def test_decimal_commas_are_read_beside_gaps_and_in_the_target(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from protopinv.diagnose import (
     diagnose,
     diagnose_layer,
     effective_rank,
-    measure_sensitivity,
     perturb,
 )
 from protopinv.errors import ConfigError
@@ -81,7 +80,7 @@ def test_the_constant_of_the_targets_is_reached(
     worst = U[:, (s / (s**2 + ridge)).argmax(), None]
     strength = torch.tensor(ridge, dtype=torch.float64)
     before, after = (ridge_solve(A, B, strength).weights[0] for B in (T, T + worst))
-    constant = measure_sensitivity(A, T, ridge).to_targets
+    constant = diagnose_layer(A, T, ridge).sensitivity.to_targets
     assert float((after - before).norm()) == pytest.approx(constant)
     assert constant <= 1 / (2 * math.sqrt(ridge))
 
@@ -95,7 +94,7 @@ def test_the_derivative_in_the_ridge_is_that_of_the_solve(
         ridge_solve(A, T, torch.tensor(ridge + side * step, dtype=torch.float64)).weights[0]
         for side in (-1, 1)
     )
-    found = measure_sensitivity(A, T, ridge)
+    found = diagnose_layer(A, T, ridge).sensitivity
     assert found.to_ridge == pytest.approx(float((upper - lower).norm()) / (2 * step), rel=1e-5)
     assert found.weight_norm == pytest.approx(float(upper.norm()), rel=1e-5)
 

@@ -1,6 +1,7 @@
 """Every kind of bad data gives a finite, working model or one clear error; never torch's own."""
 
 import warnings
+from copy import copy
 
 import numpy as np
 import pytest
@@ -19,6 +20,11 @@ from protopinv.errors import (
 def quick(**options: object) -> ProtoPINVClassifier:
     chosen = {"n_prototypes": 15, "hidden_sizes": (12,), "max_epochs": 40, "random_state": 0}
     return ProtoPINVClassifier(**{**chosen, **options})
+
+
+@pytest.fixture(scope="module")
+def short(blobs) -> ProtoPINVClassifier:
+    return quick(max_epochs=5, scaling="none", projection="none").fit(*blobs)
 
 
 def assert_finite(model: ProtoPINVClassifier, X: np.ndarray) -> None:
@@ -226,9 +232,11 @@ def test_more_features_than_memory_for_their_covariance_train() -> None:
     ],
     ids=str,
 )
-def test_a_refusal_leaves_a_fitted_model_as_it_is(blobs, options, error, message: str) -> None:
+def test_a_refusal_leaves_a_fitted_model_as_it_is(
+    blobs, short, options, error, message: str
+) -> None:
     X, y = blobs
-    model = quick(max_epochs=5).fit(X, y)
+    model = copy(short)
     before, fitted = model.predict_proba(X), fitted_attributes(model)
     device = model.device
     with pytest.raises(error, match=message):
@@ -243,9 +251,9 @@ def fitted_attributes(model: ProtoPINVClassifier) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("bad", ["rows", "columns", "class", "lengths", "training"])
-def test_rows_that_are_refused_leave_a_fitted_model_as_it_is(blobs, bad: str) -> None:
+def test_rows_that_are_refused_leave_a_fitted_model_as_it_is(blobs, short, bad: str) -> None:
     X, y = blobs
-    model = quick(max_epochs=5, scaling="none", projection="none").fit(X, y)
+    model = copy(short)
     before, fitted = model.predict_proba(X), fitted_attributes(model)
     given = {
         "rows": (np.where(np.arange(90)[:, None] == 3, np.nan, X), y),

@@ -1,5 +1,7 @@
 """Several labels a row: predicted as a matrix of 0 and 1, each with a probability of its own."""
 
+from copy import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -99,9 +101,13 @@ def test_weights_are_rows_that_appear_more_often(rows, options: dict) -> None:
     np.testing.assert_allclose(weighted.predict_proba(X), expected, rtol=1e-7, atol=1e-9)
 
 
-def test_an_evaluation_has_scikit_learns_numbers(rows) -> None:
-    X, Y = rows
-    model = quick(max_epochs=6).fit(X, Y)
+@pytest.fixture(scope="module")
+def short(rows) -> ProtoPINVClassifier:
+    return quick(max_epochs=6).fit(*rows)
+
+
+def test_an_evaluation_has_scikit_learns_numbers(rows, short) -> None:
+    (X, Y), model = rows, short
     predicted, chance = model.predict(X), model.predict_proba(X)
     found = evaluate(model, X, Y)
     assert found.micro_f1 == pytest.approx(f1_score(Y, predicted, average="micro"))
@@ -128,9 +134,11 @@ def test_an_evaluation_has_scikit_learns_numbers(rows) -> None:
     ],
     ids=["always", "never", "numbers", "halves", "gaps", "too few", "text"],
 )
-def test_labels_that_cannot_be_are_refused_and_the_model_stays(rows, change, message: str) -> None:
+def test_labels_that_cannot_be_are_refused_and_the_model_stays(
+    rows, short, change, message: str
+) -> None:
     X, Y = rows
-    model = quick(max_epochs=5).fit(X, Y)
+    model = copy(short)
     before, attributes = model.predict_proba(X), dict(vars(model))
     with pytest.raises((DataError, ValueError), match=message):
         model.fit(X, change(Y))

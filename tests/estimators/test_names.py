@@ -1,6 +1,7 @@
 """Names travel with rows: columns are matched by name, wherever a model and rows have names."""
 
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,11 @@ def files(table, tmp_path_factory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def from_file(files) -> ProtoPINVClassifier:
-    return ProtoPINVClassifier(**QUICK).fit(open_rows(files["plain"], "y"))
+def from_file(files, tmp_path_factory) -> ProtoPINVClassifier:
+    """Saved and loaded too: names are in the file of a model."""
+    path = tmp_path_factory.mktemp("models") / "model.safetensors"
+    ProtoPINVClassifier(**QUICK).fit(open_rows(files["plain"], "y")).save(path)
+    return load(path)
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +62,9 @@ def from_frame(table) -> ProtoPINVClassifier:
     return ProtoPINVClassifier(**QUICK).fit(table[NAMES], table["y"])
 
 
-def copied(model, tmp_path):
-    model.save(tmp_path / "model.safetensors")
-    return load(tmp_path / "model.safetensors")
+@pytest.fixture(scope="module")
+def without_names(table) -> ProtoPINVClassifier:
+    return ProtoPINVClassifier(**QUICK).fit(table[NAMES].to_numpy(), table["y"].to_numpy())
 
 
 def assert_alike(one, other, table) -> None:
@@ -71,9 +75,9 @@ def assert_alike(one, other, table) -> None:
 @pytest.mark.parametrize("name", ["permuted", "both"])
 @pytest.mark.parametrize("begun", ["from_file", "from_frame"])
 @pytest.mark.filterwarnings("error")
-def test_columns_of_files_are_put_in_order(request, files, table, tmp_path, name, begun) -> None:
+def test_columns_of_files_are_put_in_order(request, files, table, name, begun) -> None:
     fitted = request.getfixturevalue(begun)
-    one, other = (copied(fitted, tmp_path) for _ in range(2))
+    one, other = (copy(fitted) for _ in range(2))
     one.partial_fit(open_rows(files["plain"], "y"))
     other.partial_fit(open_rows(files[name], "y"))
     np.testing.assert_array_equal(
@@ -82,9 +86,9 @@ def test_columns_of_files_are_put_in_order(request, files, table, tmp_path, name
     assert other.feature_names_in_.tolist() == NAMES
 
 
-def test_a_long_file_is_put_in_order_too(files, from_file, table, tmp_path, monkeypatch) -> None:
+def test_a_long_file_is_put_in_order_too(files, from_file, table, monkeypatch) -> None:
     monkeypatch.setattr("protopinv.continual.learning.SOURCE_ROWS", 150)
-    one, other = (copied(from_file, tmp_path) for _ in range(2))
+    one, other = (copy(from_file) for _ in range(2))
     one.partial_fit(open_rows(files["plain"], "y", memory=0))
     other.partial_fit(open_rows(files["permuted"], "y", memory=0))
     np.testing.assert_array_equal(
@@ -94,8 +98,8 @@ def test_a_long_file_is_put_in_order_too(files, from_file, table, tmp_path, monk
 
 
 @pytest.mark.parametrize("begun", ["from_file", "from_frame"])
-def test_further_columns_are_ignored_with_a_note(request, files, table, tmp_path, begun) -> None:
-    one, other = (copied(request.getfixturevalue(begun), tmp_path) for _ in range(2))
+def test_further_columns_are_ignored_with_a_note(request, files, table, begun) -> None:
+    one, other = (copy(request.getfixturevalue(begun)) for _ in range(2))
     one.partial_fit(open_rows(files["plain"], "y"))
     with pytest.warns(ColumnsWarning, match=r"'e'"):
         other.partial_fit(open_rows(files["wider"], "y"))
@@ -129,9 +133,9 @@ def test_the_first_call_learns_the_names(files, table, classes) -> None:
 
 
 @pytest.mark.parametrize("begun", ["from_file", "from_frame"])
-def test_a_warm_start_matches_names(request, files, table, tmp_path, begun) -> None:
+def test_a_warm_start_matches_names(request, files, table, begun) -> None:
     fitted = request.getfixturevalue(begun)
-    one, other = (copied(fitted, tmp_path).set_params(warm_start=True) for _ in range(2))
+    one, other = (copy(fitted).set_params(warm_start=True) for _ in range(2))
     one.fit(open_rows(files["plain"], "y"))
     other.fit(open_rows(files["permuted"], "y"))
     assert_alike(one, other, table)
@@ -147,7 +151,7 @@ def test_text_where_numbers_were_is_refused(files, from_file) -> None:
         from_file.partial_fit(open_rows(files["mixed"], "y"))
 
 
-def test_columns_of_a_regressor_are_put_in_order(files, table, tmp_path) -> None:
+def test_columns_of_a_regressor_are_put_in_order(files, table) -> None:
     models = [
         ProtoPINVRegressor(**QUICK)
         .partial_fit(open_rows(files["plain"], "a", drop=["y"]))
@@ -158,8 +162,8 @@ def test_columns_of_a_regressor_are_put_in_order(files, table, tmp_path) -> None
     np.testing.assert_array_equal(*found)
 
 
-def test_a_source_of_a_frame_has_its_names(table, from_file, tmp_path) -> None:
-    one, other = (copied(from_file, tmp_path) for _ in range(2))
+def test_a_source_of_a_frame_has_its_names(table, from_file) -> None:
+    one, other = (copy(from_file) for _ in range(2))
     one.partial_fit(ArrayRows(table[NAMES], table["y"]))
     other.partial_fit(ArrayRows(table[NAMES[::-1]], table["y"]))
     np.testing.assert_array_equal(
@@ -195,10 +199,10 @@ Frame = Callable[[pd.DataFrame], Any]
 @pytest.mark.parametrize("begun", ["from_file", "from_frame"])
 @pytest.mark.parametrize("frame", FRAMES, ids=["pandas", "polars", "arrow"])
 def test_every_entrance_takes_frames_by_name(
-    request, table, tmp_path, entrance: Entrance, begun: str, frame: Frame
+    request, table, entrance: Entrance, begun: str, frame: Frame
 ) -> None:
     def model() -> Any:
-        return copied(request.getfixturevalue(begun), tmp_path)
+        return copy(request.getfixturevalue(begun))
 
     y = table["y"].to_numpy()
     expected = entrance(model(), frame(table[NAMES]), y)
@@ -214,27 +218,25 @@ def test_every_entrance_takes_frames_by_name(
 @pytest.mark.parametrize("entrance", ENTRANCES)
 @pytest.mark.parametrize("frame", FRAMES, ids=["pandas", "polars", "arrow"])
 def test_a_model_without_names_takes_columns_by_their_place(
-    table, tmp_path, entrance: Entrance, frame: Frame
+    table, without_names, entrance: Entrance, frame: Frame
 ) -> None:
     X, y = table[NAMES].to_numpy(), table["y"].to_numpy()
-    fitted = ProtoPINVClassifier(**QUICK).fit(X, y)
-    expected = entrance(copied(fitted, tmp_path), X, y)
+    expected = entrance(copy(without_names), X, y)
     with pytest.warns(UserWarning, match="was fitted without feature names"):
-        by_place = entrance(copied(fitted, tmp_path), frame(table[NAMES]), y)
+        by_place = entrance(copy(without_names), frame(table[NAMES]), y)
     np.testing.assert_array_equal(by_place, expected)
     for other in (table.assign(e="text")[[*NAMES, "e"]], table[list("acd")]):
         with (
             pytest.warns(UserWarning, match="was fitted without feature names"),
             pytest.raises(DataError, match=r"X has [35] features, but .* expecting 4"),
         ):
-            entrance(copied(fitted, tmp_path), frame(other), y)
+            entrance(copy(without_names), frame(other), y)
 
 
-def test_rows_in_pieces_have_the_width_of_the_fit(table, tmp_path) -> None:
+def test_rows_in_pieces_have_the_width_of_the_fit(table, without_names) -> None:
     X, y = table[NAMES].to_numpy(), table["y"].to_numpy()
-    fitted = ProtoPINVClassifier(**QUICK).fit(X, y)
     with pytest.raises(DataError, match=r"X has 3 features, but .* expecting 4"):
-        fitted.partial_fit(ArrayRows(X[:, :3], y, memory=0))
+        without_names.partial_fit(ArrayRows(X[:, :3], y, memory=0))
 
 
 def test_text_where_numbers_were_is_refused_in_any_frame(table, from_file) -> None:
@@ -245,7 +247,8 @@ def test_text_where_numbers_were_is_refused_in_any_frame(table, from_file) -> No
 
 def test_columns_that_a_model_left_out_may_be_missing(table, tmp_path) -> None:
     wider = table.assign(id=[f"row {number}" for number in range(len(table))])
-    models = [ProtoPINVClassifier(**QUICK).fit(wider.drop(columns="y"), wider["y"]) for _ in "12"]
+    model = ProtoPINVClassifier(**QUICK).fit(wider.drop(columns="y"), wider["y"])
+    models = [model, copy(model)]
     assert [column.name for column in models[0].table_.left_out] == ["id"]
     for model, rows in zip(models, (wider, table), strict=True):
         rows.to_csv(tmp_path / "rows.csv", index=False)

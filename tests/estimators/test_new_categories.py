@@ -1,5 +1,6 @@
 """Categories that come after the fit: nothing that was known changes, and the new is learned."""
 
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,11 @@ def estimator(task: str, **options: Any) -> Any:
 
 def outputs(model: Any, X: pd.DataFrame) -> np.ndarray:
     return model._outputs(X).numpy()
+
+
+@pytest.fixture(scope="module")
+def of_numbers() -> Any:
+    return estimator("numbers").fit(*shops(300, 0))
 
 
 def copied(model: Any, tmp_path: Path) -> Any:
@@ -160,9 +166,8 @@ def test_a_model_with_more_inputs_is_saved_shown_and_gone_on_with(tmp_path: Path
     np.testing.assert_array_equal(again.predict(rows), model.predict(rows))
 
 
-def test_few_rows_and_rows_without_weight_are_no_category() -> None:
-    X, y = shops(300, 0)
-    model = estimator("numbers").fit(X, y)
+def test_few_rows_and_rows_without_weight_are_no_category(of_numbers: Any) -> None:
+    model = copy(of_numbers)
     more, more_y = shops(60, 1)
     more.loc[:1, "kind"] = "d"
     model.partial_fit(more, more_y)
@@ -196,13 +201,12 @@ def test_a_call_that_fails_leaves_the_table_as_it_was() -> None:
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_files_bring_new_categories_at_once_or_in_pieces(
-    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    of_numbers: Any, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    X, y = shops(300, 0)
     more, more_y = shops(120, 1, "abcd")
     path, rows = tmp_path / f"more.{suffix}", more.assign(sold=more_y)
     rows.to_csv(path, index=False) if suffix == "csv" else rows.to_parquet(path, row_group_size=40)
-    models = [estimator("numbers").fit(X, y) for _ in range(3)]
+    models = [copy(of_numbers) for _ in range(3)]
     models[0].partial_fit(more, more_y)
     models[1].partial_fit(open_rows(path, "sold"))
     np.testing.assert_allclose(models[1].predict(more), models[0].predict(more), rtol=1e-9)

@@ -1,5 +1,6 @@
 """What was known is kept, what is new is learned, and bad input changes nothing."""
 
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -34,14 +35,25 @@ def fitted(five) -> ProtoPINVClassifier:
     return quick().fit(X[y < 3], y[y < 3])
 
 
-def copied(model, tmp_path):
+@pytest.fixture(scope="module")
+def of_all(five) -> ProtoPINVClassifier:
+    return quick().fit(*five)
+
+
+@pytest.fixture(scope="module")
+def of_half(five) -> ProtoPINVClassifier:
+    X, y = five
+    return quick(max_epochs="auto").fit(X[:500], y[:500])
+
+
+def reloaded(model, tmp_path):
     model.save(tmp_path / "model.safetensors")
     return load(tmp_path / "model.safetensors")
 
 
-def test_new_classes_are_learned_and_old_ones_kept(five, fitted, tmp_path) -> None:
+def test_new_classes_are_learned_and_old_ones_kept(five, fitted) -> None:
     X, y = five
-    model = copied(fitted, tmp_path)
+    model = copy(fitted)
     before = model.score(X[y < 3], y[y < 3])
     for label in (3, 4):
         model.partial_fit(X[y == label], y[y == label])
@@ -69,9 +81,9 @@ def test_texts_of_any_width_are_saved(five, tmp_path) -> None:
     X, y = five
     model = quick().fit(X[y < 2], y[y < 2].astype("<U30"))
     model.partial_fit(X[y == 2], np.full(200, "a longer name"))
-    assert copied(model, tmp_path).classes_.tolist() == ["0", "1", "a longer name"]
+    assert reloaded(model, tmp_path).classes_.tolist() == ["0", "1", "a longer name"]
     model.forget("a longer name")
-    assert copied(model, tmp_path).classes_.tolist() == ["0", "1"]
+    assert reloaded(model, tmp_path).classes_.tolist() == ["0", "1"]
 
 
 def test_more_rows_of_known_classes_help_and_cost_little(five) -> None:
@@ -89,8 +101,8 @@ def test_more_rows_of_known_classes_help_and_cost_little(five) -> None:
 
 def test_a_loaded_model_goes_on_as_the_saved_one_does(five, fitted, tmp_path) -> None:
     X, y = five
-    one, other = (copied(fitted, tmp_path) for _ in range(2))
-    other = copied(other.freeze(3), tmp_path)
+    one, other = (reloaded(fitted, tmp_path) for _ in range(2))
+    other = reloaded(other.freeze(3), tmp_path)
     assert other.model_.n_frozen == 3
     other.freeze(0)
     for model in (one, other):
@@ -101,11 +113,11 @@ def test_a_loaded_model_goes_on_as_the_saved_one_does(five, fitted, tmp_path) ->
 def test_a_mean_over_calls_is_saved_with_where_it_goes_on_from(five, fitted, tmp_path) -> None:
     X, y = five
     X, y = X[y < 3], y[y < 3]
-    model = copied(fitted, tmp_path)
+    model = reloaded(fitted, tmp_path)
     for start in (0, 100, 200):
         model.partial_fit(X[start : start + 100], y[start : start + 100])
     assert model.model_.last_bank is not None
-    again = copied(model, tmp_path)
+    again = reloaded(model, tmp_path)
     for each in (model, again):
         each.partial_fit(X[300:400], y[300:400])
     np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
@@ -123,10 +135,10 @@ def test_a_mean_over_calls_is_saved_with_where_it_goes_on_from(five, fitted, tmp
     ],
     ids=["grow", "prune", "freeze", "forget", "a new class"],
 )
-def test_what_changes_a_bank_ends_the_mean(five, fitted, tmp_path, change) -> None:
+def test_what_changes_a_bank_ends_the_mean(five, fitted, change) -> None:
     X, y = five
     X, y = X[y < 3], y[y < 3]
-    model = copied(fitted, tmp_path)
+    model = copy(fitted)
     for start in (0, 100):
         model.partial_fit(X[start : start + 100], y[start : start + 100])
     assert model.model_.last_bank is not None
@@ -145,10 +157,10 @@ def test_known_classes_that_come_one_at_a_time_do_not_drive_out_the_others(five)
 
 
 @pytest.mark.parametrize(("shift", "factor"), [(10, 1), (-3, 5)])
-def test_rows_from_elsewhere_are_learned_beside_those_before(five, shift, factor) -> None:
+def test_rows_from_elsewhere_are_learned_beside_those_before(five, of_half, shift, factor) -> None:
     X, y = five
     moved = factor * X + shift * X.std(0)
-    model = quick(max_epochs="auto").fit(X[:500], y[:500])
+    model = copy(of_half)
     before = model.score(X[500:], y[500:])
     model.partial_fit(moved[:500], y[:500])
     assert model.score(moved[500:], y[500:]) > 0.8
@@ -168,10 +180,10 @@ def test_a_file_without_memory_predicts_and_says_why_it_cannot_go_on(
             model.partial_fit(X, y)
 
 
-def test_the_first_call_is_a_fit(five) -> None:
+def test_the_first_call_is_a_fit(five, of_all) -> None:
     X, y = five
-    fitted, begun = quick().fit(X, y), quick().partial_fit(X, y)
-    np.testing.assert_array_equal(fitted.predict_proba(X), begun.predict_proba(X))
+    begun = quick().partial_fit(X, y)
+    np.testing.assert_array_equal(of_all.predict_proba(X), begun.predict_proba(X))
 
 
 def test_classes_that_are_announced_have_columns_from_the_start(five) -> None:
@@ -218,13 +230,13 @@ def test_a_decay_is_a_share_that_leaves_something(five, fitted, decay) -> None:
         fitted.partial_fit(*five, decay=decay)
 
 
-def test_with_decay_a_world_that_changes_is_followed(five, fitted, tmp_path) -> None:
+def test_with_decay_a_world_that_changes_is_followed(five, fitted) -> None:
     X, y = five
     X, y = X[y < 3], y[y < 3]
     swapped = (y + 1) % 3
     scores = {}
     for decay in (0.0, 0.9):
-        model = copied(fitted, tmp_path)
+        model = copy(fitted)
         for _ in range(3):
             model.partial_fit(X[:150], swapped[:150], decay=decay)
         scores[decay] = model.score(X[300:], swapped[300:])
@@ -243,9 +255,9 @@ def test_a_class_whose_memory_is_gone_is_not_a_new_one(five) -> None:
     assert (model.memory_.masses(5) > 1).all()
 
 
-def test_a_class_that_is_forgotten_leaves_the_others_as_they_were(five) -> None:
-    X, y = five
-    model = quick().fit(X, y)
+def test_a_class_that_is_forgotten_leaves_the_others_as_they_were(five, of_all) -> None:
+    X, _ = five
+    model = copy(of_all)
     outputs = model.decision_function(X)
     kept = [0, 1, 3, 4]
     masses = model.memory_.masses(5)[kept]
@@ -281,10 +293,10 @@ def test_several_labels_a_row_are_gone_on_with(five) -> None:
         model.partial_fit(X, y)
 
 
-def test_rows_of_weight_zero_are_not_there(five, fitted, tmp_path) -> None:
+def test_rows_of_weight_zero_are_not_there(five, fitted) -> None:
     X, y = five
     weight = (y == 3).astype(float)
-    some, all_ = (copied(fitted, tmp_path) for _ in range(2))
+    some, all_ = (copy(fitted) for _ in range(2))
     some.partial_fit(X[y == 3], y[y == 3])
     all_.partial_fit(X, y, sample_weight=weight)
     assert all_.classes_.tolist() == [0, 1, 2, 3]
@@ -314,10 +326,10 @@ def test_a_table_takes_categories_it_has_never_seen() -> None:
         model.partial_fit(frame.rename(columns={"size": "length"}), y)
 
 
-def test_a_source_is_learned_from_like_arrays(five, fitted, tmp_path) -> None:
+def test_a_source_is_learned_from_like_arrays(five, fitted) -> None:
     X, y = five
     chosen = y >= 3
-    one, other = (copied(fitted, tmp_path) for _ in range(2))
+    one, other = (copy(fitted) for _ in range(2))
     one.partial_fit(X[chosen], y[chosen])
     other.partial_fit(ArrayRows(X[chosen], y[chosen]))
     np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
@@ -331,19 +343,19 @@ def pieces(monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("pieces")
-def test_a_long_source_is_learned_a_piece_at_a_time(five, fitted, tmp_path) -> None:
+def test_a_long_source_is_learned_a_piece_at_a_time(five, fitted) -> None:
     X, y = five
-    model = copied(fitted, tmp_path)
+    model = copy(fitted)
     model.partial_fit(ArrayRows(X[y >= 3], y[y >= 3], memory=0))
     assert model.memory_.gaussians.rows.sum() == 1_000
     assert model.score(X, y) > 0.85
 
 
 @pytest.mark.usefixtures("pieces")
-def test_a_long_source_forgets_once(five, fitted, tmp_path) -> None:
+def test_a_long_source_forgets_once(five, fitted) -> None:
     X, y = five
     X, y = X[y < 3], y[y < 3]
-    model = copied(fitted, tmp_path)
+    model = copy(fitted)
     model.partial_fit(ArrayRows(X, y, memory=0), decay=0.5)
     assert float(model.memory_.gaussians.mass.sum()) == pytest.approx(0.5 * 600 + 600)
 
@@ -369,26 +381,24 @@ def test_the_first_call_is_a_fit_of_a_long_source_too(five) -> None:
 
 
 @pytest.mark.usefixtures("pieces")
-def test_a_piece_that_counts_nothing_is_left_out(five, fitted, tmp_path) -> None:
+def test_a_piece_that_counts_nothing_is_left_out(five, fitted) -> None:
     X, y = five
     weight = (np.arange(len(y)) >= 500).astype(float)
-    model = copied(fitted, tmp_path)
+    model = copy(fitted)
     model.partial_fit(ArrayRows(X, y, weight, memory=0))
     assert model.memory_.gaussians.rows.sum() == 600 + 500
     with pytest.raises(DataError, match="Some rows must count"):
         model.partial_fit(ArrayRows(X, y, 0 * weight, memory=0))
 
 
-def test_growing_hardly_changes_answers_and_pruning_says_what_it_cost(
-    fitted, five, tmp_path
-) -> None:
+def test_growing_hardly_changes_answers_and_pruning_says_what_it_cost(fitted, five) -> None:
     X, _ = five
-    model = copied(fitted, tmp_path)
+    model = copy(fitted)
     n, before = model.bank_.n_prototypes, model.predict(X)
     model.grow(5)
     assert model.bank_.n_prototypes == n + 5
     assert (model.predict(X) == before).mean() > 0.98
-    little, much = copied(model, tmp_path).prune(n), copied(model, tmp_path).prune(6)
+    little, much = copy(model).prune(n), copy(model).prune(6)
     assert (little.n_before, little.n_prototypes) == (n + 5, n)
     assert little.change < much.change
     assert little.agreement >= much.agreement
@@ -396,10 +406,10 @@ def test_growing_hardly_changes_answers_and_pruning_says_what_it_cost(
 
 
 def test_whatever_changes_banks_leaves_answers_as_sure_as_held_out_rows_have_said(
-    fitted, five, tmp_path
+    fitted, five
 ) -> None:
     X, y = five
-    model, sharpness = copied(fitted, tmp_path), fitted.model_.calibration
+    model, sharpness = copy(fitted), fitted.model_.calibration
     assert sharpness != pytest.approx(1, abs=0.01)
     for change in (
         lambda: model.partial_fit(X[y == 3], y[y == 3]),
@@ -413,9 +423,9 @@ def test_whatever_changes_banks_leaves_answers_as_sure_as_held_out_rows_have_sai
         torch.testing.assert_close(model.network_.weights[-1], sharpness * plain.weights[-1])
 
 
-def test_a_budget_of_prototypes_is_kept_as_classes_come(five, fitted, tmp_path) -> None:
+def test_a_budget_of_prototypes_is_kept_as_classes_come(five, fitted) -> None:
     X, y = five
-    model = copied(fitted, tmp_path)
+    model = copy(fitted)
     n = model.bank_.n_prototypes
     model.set_params(max_prototypes=n)
     for label in (3, 4):
@@ -424,9 +434,9 @@ def test_a_budget_of_prototypes_is_kept_as_classes_come(five, fitted, tmp_path) 
     assert model.score(X, y) > 0.85
 
 
-def test_frozen_prototypes_stay_where_they_are(five, fitted, tmp_path) -> None:
+def test_frozen_prototypes_stay_where_they_are(five, fitted) -> None:
     X, y = five
-    model = copied(fitted, tmp_path).freeze()
+    model = copy(fitted).freeze()
     n, before = model.bank_.n_prototypes, model.bank_.snapshot()
     model.partial_fit(X[y == 3], y[y == 3])
     assert torch.equal(model.bank_.inputs[:, :n], before.inputs)
@@ -440,7 +450,7 @@ def test_frozen_prototypes_stay_where_they_are(five, fitted, tmp_path) -> None:
     "call", [lambda m: m.grow(0), lambda m: m.prune(0), lambda m: m.freeze(-1)]
 )
 def test_counts_are_whole_numbers(fitted, call) -> None:
-    with pytest.raises(ConfigError, match="must be a whole number from"):
+    with pytest.raises(ConfigError, match="must be a whole number, "):
         call(fitted)
 
 
@@ -484,9 +494,9 @@ def test_copies_of_images_are_no_rows_of_the_memory(five) -> None:
     assert float(more.memory_.gaussians.mass.sum()) == pytest.approx(180)
 
 
-def test_a_network_is_merged_once(five, fitted, tmp_path, monkeypatch) -> None:
+def test_a_network_is_merged_once(five, fitted, monkeypatch) -> None:
     X, y = five
-    model, merged = copied(fitted, tmp_path), []
+    model, merged = copy(fitted), []
 
     def counted(*args, **options):
         merged.append(1)
@@ -502,7 +512,7 @@ def test_a_network_is_merged_once(five, fitted, tmp_path, monkeypatch) -> None:
 def strokes() -> tuple[np.ndarray, np.ndarray]:
     """Six classes like flat images: a class lights 66 of 200 columns, and others hardly ever."""
     rng = np.random.default_rng(0)
-    y = np.arange(2_400) % 6
+    y = np.arange(1_200) % 6
     near = (np.arange(200) - 33 * y[:, None]) % 200 < 66
     lit = rng.random(near.shape) < np.where(near, 0.1, 0.001)
     return np.where(lit, rng.uniform(50, 255, lit.shape), 0), y

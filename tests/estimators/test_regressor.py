@@ -78,13 +78,13 @@ def test_targets_that_are_copies_of_one_another_are_predicted_alike() -> None:
     np.testing.assert_allclose(10 * one - 5, other, rtol=1e-6, atol=1e-5)
 
 
-@pytest.mark.parametrize(("factor", "offset"), [(1e9, 0.0), (1e-9, 0.0), (1.0, 1e6)])
 @pytest.mark.parametrize("loss", ["squared", "huber"])
-def test_the_units_of_targets_do_not_matter(factor: float, offset: float, loss: str) -> None:
+def test_the_units_of_targets_do_not_matter(loss: str) -> None:
     X, y = waves(90)
     plain = quick(loss=loss).fit(X, y).predict(X)
-    moved = quick(loss=loss).fit(X, factor * y + offset).predict(X)
-    np.testing.assert_allclose((moved - offset) / factor, plain, rtol=1e-4, atol=1e-4)
+    for factor, offset in ((1e9, 0.0), (1e-9, 0.0), (1.0, 1e6)):
+        moved = quick(loss=loss).fit(X, factor * y + offset).predict(X)
+        np.testing.assert_allclose((moved - offset) / factor, plain, rtol=1e-4, atol=1e-4)
 
 
 def test_huber_loss_beats_squares_where_there_are_outliers() -> None:
@@ -153,8 +153,8 @@ def test_clone_pickle_searches_and_frames() -> None:
     back = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(back.predict(X), model.predict(X))
     assert clone(model).get_params() == model.get_params()
-    assert cross_val_score(quick(), X, y, cv=3).mean() > 0.35
-    search = GridSearchCV(quick(), {"ridge": [1.0, 50.0], "loss": ["squared", "huber"]}, cv=2)
+    assert cross_val_score(quick(), X, y, cv=2).mean() > 0.35
+    search = GridSearchCV(quick(), {"loss": ["squared", "huber"]}, cv=2)
     assert search.fit(X, y).best_score_ > 0.3
     series = quick().fit(X, pd.Series(y)).predict(X)
     np.testing.assert_array_equal(series, model.predict(X))

@@ -1,5 +1,7 @@
 """Weights of rows and classes as users give them."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 from sklearn.utils.class_weight import compute_sample_weight
@@ -113,9 +115,14 @@ def test_a_class_of_weight_zero_is_not_there(uneven) -> None:
     assert model.classes_.tolist() == ["common", "rare"]
 
 
-def test_an_evaluation_counts_rows_by_their_weight(blobs) -> None:
+@pytest.fixture(scope="module")
+def short(blobs) -> ProtoPINVClassifier:
+    return quick(max_epochs=5).fit(*blobs)
+
+
+def test_an_evaluation_counts_rows_by_their_weight(blobs, short) -> None:
     X, y = blobs
-    model = quick(max_epochs=3).fit(X, y)
+    model = short
     times = np.random.RandomState(0).randint(0, 3, 90)
     weighted = evaluate(model, X, y, sample_weight=times)
     repeated = evaluate(model, X.repeat(times, axis=0), y.repeat(times))
@@ -138,9 +145,11 @@ def test_an_evaluation_counts_rows_by_their_weight(blobs) -> None:
     ],
     ids=["negative", "nan", "infinite", "zero", "too few", "matrix", "text"],
 )
-def test_weights_that_cannot_be_are_refused_and_the_model_stays(blobs, weight, message) -> None:
+def test_weights_that_cannot_be_are_refused_and_the_model_stays(
+    blobs, short, weight, message
+) -> None:
     X, y = blobs
-    model = quick(max_epochs=5).fit(X, y)
+    model = copy(short)
     before, attributes = model.predict_proba(X), dict(vars(model))
     with pytest.raises(DataError, match=message):
         model.fit(X, y, sample_weight=weight)
@@ -167,10 +176,10 @@ def test_weights_that_cannot_be_are_refused_and_the_model_stays(blobs, weight, m
     ids=str,
 )
 def test_weights_of_classes_that_cannot_be_are_refused(
-    blobs, class_weight, error: type, message: str
+    blobs, short, class_weight, error: type, message: str
 ) -> None:
     X, y = blobs
-    model = quick(max_epochs=5).fit(X, y)
+    model = copy(short)
     before = model.predict_proba(X)
     with pytest.raises(error, match=message):
         model.set_params(class_weight=class_weight).fit(X, y)

@@ -134,6 +134,13 @@ def test_classes_that_count_nothing_are_not_there(tmp_path: Path) -> None:
     assert ProtoPINVClassifier(**QUICK).fit(rows).classes_.tolist() == ["no", "yes"]
 
 
+def test_numbers_of_which_no_row_counts_are_refused(tmp_path: Path) -> None:
+    people().drop("churn").with_columns(w=0.0).write_parquet(tmp_path / "t.parquet")
+    rows = open_rows(tmp_path / "t.parquet", "price", weight="w", memory=0)
+    with pytest.raises(DataError, match=r"Some rows must count\. All weights are zero"):
+        ProtoPINVRegressor(**QUICK).fit(rows)
+
+
 def columns(frame: pl.DataFrame) -> Any:
     from protopinv.rows import frame_columns
 

@@ -1,5 +1,7 @@
 """A warm start goes on where the last fit ended, and says what it cannot go on with."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 import torch
@@ -89,6 +91,11 @@ def test_a_loaded_model_is_gone_on_with(blobs, tmp_path) -> None:
     assert back.history_.loss[0] == pytest.approx(last, rel=0.05)
 
 
+@pytest.fixture(scope="module")
+def begun(blobs) -> ProtoPINVClassifier:
+    return quick().fit(*blobs)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -99,9 +106,9 @@ def test_a_loaded_model_is_gone_on_with(blobs, tmp_path) -> None:
     ],
     ids=["other classes", "fewer classes", "labels", "features"],
 )
-def test_other_rows_are_refused_and_the_model_stays(blobs, change, message: str) -> None:
+def test_other_rows_are_refused_and_the_model_stays(blobs, begun, change, message: str) -> None:
     X, y = blobs
-    model = quick().fit(X, y)
+    model = copy(begun)
     before, attributes = model.predict_proba(X), dict(vars(model))
     with pytest.raises(DataError, match=message):
         model.fit(*change(X, y))
@@ -114,9 +121,9 @@ def test_other_rows_are_refused_and_the_model_stays(blobs, change, message: str)
     [{"hidden_sizes": 8}, {"n_prototypes": 20}, {"n_members": 2}, {"learn_scale": False}],
     ids=str,
 )
-def test_other_shapes_are_refused(blobs, options: dict[str, object]) -> None:
+def test_other_shapes_are_refused(blobs, begun, options: dict[str, object]) -> None:
     X, y = blobs
-    model = quick().fit(X, y)
+    model = copy(begun)
     (name,) = options
     with pytest.raises(ConfigError, match=rf"keeps the shape of the last fit, {name}=.* Set warm"):
         model.set_params(**options).fit(X, y)

@@ -78,8 +78,8 @@ def test_the_description_does_what_the_model_does(kind: str) -> None:
     X, described = flat(kind), describe(model(kind).model_)
     share = 1e-5 if kind in STEMS else 1e-10  # stems work in float32
     close(described.outputs(X), kind, X, share)
-    if isinstance(described.objective, Numbers):
-        numbers = described.objective.decode(described.outputs(X))
+    if isinstance(described.model.objective, Numbers):
+        numbers = described.model.objective.decode(described.outputs(X))
         np.testing.assert_allclose(np.squeeze(numbers), model(kind).predict(X))
     else:
         found = model(kind).model_.probabilities(torch.from_numpy(described.outputs(X)))

@@ -1,3 +1,4 @@
+from functools import partial
 from typing import get_args
 
 import numpy as np
@@ -12,7 +13,8 @@ from protopinv.features import (
     Moments,
     fit_feature_map,
     fit_wide_feature_map,
-    measure_moments,
+    merged_moments,
+    moments_of_chunk,
 )
 from protopinv.network import with_bias
 from protopinv.train.config import Projection, Scaling
@@ -33,7 +35,7 @@ def rows(generator: torch.Generator) -> tuple[Tensor, Tensor]:
 def fitted(
     rows: tuple[Tensor, Tensor], scaling: str, projection: str, n_components: int | None = 4
 ) -> FeatureMap:
-    moments = measure_moments([(*rows, None)])
+    moments = moments_of_chunk(*rows)
     return fit_feature_map(
         moments, scaling=scaling, projection=projection, n_components=n_components
     )
@@ -41,8 +43,8 @@ def fitted(
 
 def test_chunked_moments_equal_whole_moments(rows: tuple[Tensor, Tensor]) -> None:
     X, Y = rows
-    whole = measure_moments([(*rows, None)])
-    chunked = measure_moments((x, y, None) for x, y in zip(X.split(13), Y.split(13), strict=True))
+    whole = moments_of_chunk(*rows)
+    chunked = merged_moments(map(moments_of_chunk, X.split(13), Y.split(13)))
     assert chunked.n == whole.n == 80
     for name in ("x_mean", "y_mean", "x_scatter", "xy_scatter"):
         torch.testing.assert_close(getattr(chunked, name), getattr(whole, name))
@@ -147,15 +149,15 @@ def test_wide_and_tall_rows_give_the_same_map(
 ) -> None:
     X, Y = rows[0][:n_rows], rows[1][:n_rows]
     options = {"scaling": scaling, "projection": projection, "n_components": 2}
-    tall = fit_feature_map(measure_moments([(X, Y, None)]), **options).project(X)
+    tall = fit_feature_map(moments_of_chunk(X, Y), **options).project(X)
     wide = fit_wide_feature_map(X, Y, **options).project(X)
     np.testing.assert_allclose(wide.abs(), tall.abs(), rtol=1e-6, atol=1e-6)
 
 
 def test_the_diagonal_alone_is_enough_without_a_projection(rows: tuple[Tensor, Tensor]) -> None:
     X, Y = rows
-    pieces = ((x, y, None) for x, y in zip(X.split(9), Y.split(9), strict=True))
-    diagonal = measure_moments(pieces, diagonal=True)
+    of_chunk = partial(moments_of_chunk, diagonal=True)
+    diagonal = merged_moments(map(of_chunk, X.split(9), Y.split(9)))
     options = {"scaling": "feature", "projection": "none", "n_components": None}
     expected = fitted(rows, "feature", "none").project(X)
     torch.testing.assert_close(fit_feature_map(diagonal, **options).project(X), expected)
@@ -175,9 +177,7 @@ def test_huge_and_tiny_values_come_out_moderate(
 
 def test_merging_with_a_single_row_is_stable() -> None:
     one, two = (
-        measure_moments(
-            [(torch.tensor([[x]], dtype=torch.float64), torch.zeros(1, 1).double(), None)]
-        )
+        moments_of_chunk(torch.tensor([[x]], dtype=torch.float64), torch.zeros(1, 1).double())
         for x in (1e8, 1e8 + 8)
     )
     merged: Moments = one.merge(two)

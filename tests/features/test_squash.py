@@ -10,7 +10,7 @@ import torch
 import protopinv
 from protopinv import ConvStem, ProtoPINVClassifier
 from protopinv.errors import ConfigError, DataError, ModelFileError
-from protopinv.features import Clip, Squash, fit_clip, fit_squash
+from protopinv.features import Clip, Squash
 
 
 def columns(n: int = 2000) -> torch.Tensor:
@@ -22,7 +22,7 @@ def columns(n: int = 2000) -> torch.Tensor:
 
 
 def fitted(X: torch.Tensor) -> Squash:
-    squash = fit_squash(X)
+    squash = Squash.fit(X)
     assert squash is not None
     return squash
 
@@ -37,7 +37,7 @@ def test_columns_with_heavy_tails_are_chosen_and_others_pass():
 
 
 def test_without_heavy_tails_there_is_nothing_to_do():
-    assert fit_squash(columns()[:, [0, 3]]) is None
+    assert Squash.fit(columns()[:, [0, 3]]) is None
 
 
 def test_order_is_kept_and_the_tail_is_brought_in():
@@ -52,10 +52,10 @@ def test_order_is_kept_and_the_tail_is_brought_in():
     assert tail(X) > 10 > tail(Z)
 
 
-@pytest.mark.parametrize("fit", [fit_squash, fit_clip])
-def test_what_was_bent_can_be_taken_back(fit) -> None:
+@pytest.mark.parametrize("kind", [Squash, Clip])
+def test_what_was_bent_can_be_taken_back(kind) -> None:
     X = columns()
-    front = fit(X)
+    front = kind.fit(X)
     torch.testing.assert_close(front.restored(front.features(X)), X.double(), rtol=1e-6, atol=1e-6)
     far = torch.full((1, X.shape[1]), 1e4)
     assert front.restored(far).isfinite().all()
@@ -65,7 +65,7 @@ def test_rounding_is_no_tail():
     """A column of equal numbers, one of them rounded otherwise, stays what it is."""
     column = torch.full((300, 1), 0.3, dtype=torch.float64)
     column[0] = 0.1 + 0.2
-    assert fit_squash(column) is None
+    assert Squash.fit(column) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32])
@@ -104,7 +104,7 @@ def test_a_stem_and_bent_columns_exclude_each_other(scaling: str):
 
 def test_every_column_of_several_values_is_clipped():
     X = columns()
-    clip = fit_clip(X)
+    clip = Clip.fit(X)
     assert clip is not None
     assert clip.chosen.tolist() == [True, True, False, False]
     Z = clip.features(torch.cat([X, torch.full_like(X[:1], 1e300), torch.full_like(X[:1], -1e300)]))
@@ -115,7 +115,7 @@ def test_every_column_of_several_values_is_clipped():
     # straight near the centre, where the middle half of the rows is as wide as of a normal column
     near = (clip.centre + 1e-3 * clip.width)[None]
     torch.testing.assert_close(clip.features(near)[0, :2], torch.full((2,), 1e-3).double())
-    assert fit_clip(X[:, 2:]) is None
+    assert Clip.fit(X[:, 2:]) is None
 
 
 @pytest.mark.parametrize("scaling", ["squash", "clip"])
@@ -158,10 +158,10 @@ def test_a_projection_may_follow():
     assert model.predict_proba(X).shape == (300, 2)
 
 
-@pytest.mark.parametrize("fit", [fit_squash, fit_clip])
-def test_columns_that_come_later_are_left_alone(fit):
+@pytest.mark.parametrize("kind", [Squash, Clip])
+def test_columns_that_come_later_are_left_alone(kind):
     X = columns()
-    front, places = fit(X), torch.tensor([0, 2, 3, 4])
+    front, places = kind.fit(X), torch.tensor([0, 2, 3, 4])
     more = X.new_full((len(X), 5), 100.0).index_copy_(1, places, X)
     wider = front.widened(places, 5)
     assert type(wider) is type(front)

@@ -21,7 +21,7 @@ from protopinv.kernels.head import last_layer
 from protopinv.kernels.sweep import sweep_inverse
 from protopinv.kernels.update import adam_update, check_step
 from protopinv.network import ACTIVATIONS
-from protopinv.solve.cholesky import invert
+from protopinv.solve.systems import invert
 from protopinv.train.data_pass import IN_PLACE
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

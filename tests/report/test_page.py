@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, evaluate, load
 from protopinv.errors import ConfigError, OutputError
 from protopinv.export.text import js_array
-from protopinv.model_file import made_up
+from protopinv.model_file.saving import made_up
 from protopinv.network import mean_network
 from protopinv.report import live as live_room
 from protopinv.report import write_report

@@ -14,9 +14,9 @@ from scipy import sparse
 
 from protopinv import ArrayRows, BatchRows
 from protopinv.errors import DataError
-from protopinv.rows import ahead, cached, keys_of
 from protopinv.rows import arrays as arrays_module
-from protopinv.rows.cache import CachedRows
+from protopinv.rows import cached, keys_of
+from protopinv.rows.cache import CachedRows, ahead
 
 
 @pytest.fixture

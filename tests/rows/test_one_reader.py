@@ -10,13 +10,18 @@ import numpy as np
 import pytest
 
 from protopinv import open_rows
-from protopinv.data.sources import load_table
+from protopinv.data import Dataset, load_data
 from protopinv.errors import ConfigError, DataError
 from protopinv.rows import delimited, source
 from protopinv.rows import text as text_module
 
 # A byte or two of each block: every cut there can be.
 SMALL = 1
+
+
+def load_table(path: Path, **options: Any) -> Dataset:
+    """All rows of a table, with or without a target."""
+    return load_data(str(path), split="train", needs_target=False, **options)
 
 
 def at_once(path: Path, target: str = "y") -> Any:
@@ -141,7 +146,7 @@ def test_every_encoding_and_ending_is_read_on_both_roads(
 REFUSED = {
     "an empty target": ("a,y\n1,p\n2,q\n3,\n", r"'y' of t\.csv is empty in row 3\. Fill it"),
     "a blank target": ('a,y\n1,p\n2," "\n', r"'y' of t\.csv is empty in row 2"),
-    "a name twice": ("a,b,a,y\n1,2,3,x\n", r"has 'a' twice in its first line"),
+    "a name twice": ("a,b,a,y\n1,2,3,x\n", r"'a' is there twice in the first line of"),
     "only names": ("a,y\n", r"at least one row and one feature\. t\.csv has 0 rows"),
     "nothing but the target": ("y\n1\n2\n", r"has 2 rows and 0 feature columns"),
     "too many fields": ('a,y\n"1\n",x\n\n2,z,3\n', r"Line 5 of t\.csv has 3 between ','"),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from protopinv.solve import FORMS, choose_form, ridge_solve, solve_layers
+from protopinv.solve import FORMS, ridge_solve, solve_layers
 
 SHAPES = {"wide": (7, 12), "tall": (12, 7), "square": (9, 9)}
 
@@ -95,11 +95,6 @@ def test_layers_solved_together_equal_layers_solved_apart() -> None:
         apart = ridge_solve(A, T, ridges[layer])
         torch.testing.assert_close(together.weights[layer], apart.weights[0])
         torch.testing.assert_close(together.error[layer], apart.error[0])
-
-
-def test_the_smaller_system_is_chosen() -> None:
-    assert choose_form(150, 401) == "dual"
-    assert choose_form(600, 401) == "primal"
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)

@@ -57,7 +57,7 @@ def chosen_length(*curves: np.ndarray) -> int:
         choice.judge(torch.tensor([0.0, *losses]))
     choice.finish()
     length = choice.length_on_host()
-    assert (choice.tensors[0] == length).all()
+    assert (choice.best[0] == length).all()
     return length
 
 

@@ -29,10 +29,10 @@ def test_a_front_is_made_from_a_sample_that_is_the_same_in_any_order(
     X = rng.standard_normal((200, 3))
     y = (X[:, 0] > 0).astype(int)
     seen: list[torch.Tensor] = []
-    usual = prepare.fit_squash
+    usual = prepare.Squash.fit
     monkeypatch.setattr(survey, "SAMPLE_ROWS", 20)
     monkeypatch.setattr(prepare, "SAMPLE_ROWS", 20)
-    monkeypatch.setattr(prepare, "fit_squash", lambda X, w: seen.append(X) or usual(X, w))
+    monkeypatch.setattr(prepare.Squash, "fit", lambda X, w: seen.append(X) or usual(X, w))
     config = concrete(scaling="squash", projection="none")
     for seed in (5, 6):
         data = data_of_arrays(X, y, Classes(np.unique(y)), seed=seed)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from configs import concrete
+from configs import concrete, leaves_of
 from torch.nn.functional import cross_entropy
 
 from protopinv.bank import Bank, population, start_bank
@@ -73,7 +73,7 @@ def test_evaluation_is_the_same_in_chunks(rows: Rows, bank: Bank) -> None:
 def test_a_step_takes_the_gradient_of_the_whole_objective(
     rows: Rows, bank: Bank, chunk: int
 ) -> None:
-    leaves = bank.member(0).leaves()
+    leaves = leaves_of(bank.member(0))
     solution = solve_weights(leaves, Architecture("tanh"))
     outputs = propagate(rows.X, solution.weights, "tanh")
     designs = designs_of(leaves, Architecture("tanh"))

@@ -1,17 +1,20 @@
 """Weights of rows: two is the same row twice, zero is no row, at every stage of a training."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
-from configs import concrete, data_of_arrays
+from configs import concrete, data_of_arrays, leaves_of
 from torch import Generator, Tensor
 
 from protopinv.bank import Bank, balanced_groups, normal_inputs, pick_rows, population, start_bank
 from protopinv.features import (
+    Squash,
     fit_feature_map,
-    fit_squash,
     fit_wide_feature_map,
-    measure_moments,
+    merged_moments,
+    moments_of_chunk,
 )
 from protopinv.network import Architecture, designs_of, propagate, solve_weights
 from protopinv.objective import Classes, Labels, Numbers, Objective
@@ -117,10 +120,10 @@ def test_every_member_has_weights_of_its_own(
 def test_moments(diagonal: bool, pieces: int) -> None:
     X, Y, times = 100 + drawn(N, 4), drawn(N, 2, seed=1), times_of()
     weight = times.double() / 3
-    chunks = zip(X.chunk(pieces), Y.chunk(pieces), weight.chunk(pieces), strict=True)
-    one = measure_moments(chunks, diagonal=diagonal)
+    chunks = X.chunk(pieces), Y.chunk(pieces), weight.chunk(pieces)
+    one = merged_moments(map(partial(moments_of_chunk, diagonal=diagonal), *chunks))
     again = (X.repeat_interleave(times, 0), Y.repeat_interleave(times, 0), None)
-    other = measure_moments([again], diagonal=diagonal)
+    other = moments_of_chunk(*again, diagonal=diagonal)
     assert one.n == pytest.approx(other.n / 3)
     torch.testing.assert_close(one.x_mean, other.x_mean, **CLOSE)
     torch.testing.assert_close(one.y_mean, other.y_mean, **CLOSE)
@@ -137,8 +140,8 @@ def test_feature_maps(scaling: str, projection: str, d: int) -> None:
     options = {"scaling": scaling, "projection": projection, "n_components": 3}
     again = (X.repeat_interleave(times, 0), Y.repeat_interleave(times, 0), None)
     maps = [
-        fit_feature_map(measure_moments([(X, Y, times.double())]), **options),
-        fit_feature_map(measure_moments([again]), **options),
+        fit_feature_map(moments_of_chunk(X, Y, times.double()), **options),
+        fit_feature_map(moments_of_chunk(*again), **options),
     ]
     if projection != "none":
         maps += [
@@ -156,7 +159,7 @@ def heavy(n: int) -> Tensor:
 
 def test_squashed_columns() -> None:
     X, times = heavy(200), times_of(200)
-    one, other = fit_squash(X, times.double() / 3), fit_squash(X.repeat_interleave(times, 0))
+    one, other = Squash.fit(X, times.double() / 3), Squash.fit(X.repeat_interleave(times, 0))
     assert one.chosen.tolist() == [True, True, False]
     assert torch.equal(one.chosen, other.chosen)
     torch.testing.assert_close(one.features(X), other.features(X), **CLOSE)
@@ -300,7 +303,7 @@ def test_the_gradient_of_the_weighted_loss_in_the_bank_is_that_of_autograd(
     )
     loss = passed.loss if penalty is None else passed.loss + penalty.value
     for member in range(2):
-        leaves = bank.member(member).leaves()
+        leaves = leaves_of(bank.member(member))
         solution = solve_weights(leaves, architecture, form=form)
         outputs = propagate(X, solution.weights, "tanh")
         losses = torch.nn.functional.cross_entropy(outputs, y, reduction="none")

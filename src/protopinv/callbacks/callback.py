@@ -66,25 +66,21 @@ class Callbacks:
         """What to call after every epoch; None where nobody listens."""
         return self._after_epoch if self._listed else self._observer
 
-    def begin(self, start: TrainingStart) -> None:
-        """Tell that training begins."""
-        self._tell("on_train_begin", start)
-
     @contextmanager
     def told_of(self, model: Any) -> Iterator[None]:
         """Tell how it has ended: the model that was fitted in here, or the error."""
         try:
             yield
         except BaseException as error:
-            self._tell("on_train_failed", error)
+            self.tell("on_train_failed", error)
             raise
-        self._tell("on_train_end", model)
+        self.tell("on_train_end", model)
 
     def _after_epoch(self, report: EpochReport) -> bool:
         stop = self._observer is not None and bool(self._observer(report))
-        return any(self._tell("on_epoch_end", report)) or stop
+        return any(self.tell("on_epoch_end", report)) or stop
 
-    def _tell(self, event: str, value: Any) -> list[Any]:
+    def tell(self, event: str, value: Any) -> list[Any]:
         """What all of them return; one that fails is told nothing more."""
         answers = []
         for callback in tuple(self._listed):

@@ -32,7 +32,8 @@ def _read(context: typer.Context, path: Path | None) -> Path | None:
 DataPath = Annotated[
     str,
     typer.Argument(
-        help="A CSV, Parquet or Arrow file, - for a CSV on stdin, or digits, mnist, fashion-mnist."
+        help="A CSV, Parquet or Arrow file, a folder of such files, - for a CSV on stdin, or "
+        "digits, mnist, fashion-mnist."
     ),
 ]
 ModelPath = Annotated[str, typer.Argument(help="A file written by 'protopinv train'.")]
@@ -73,6 +74,15 @@ ConfigFile = Annotated[
 def comma_separated(options: Sequence[str] | None) -> list[str]:
     """Names given with commas, or by an option that is repeated."""
     return [part.strip() for each in options or () for part in each.split(",") if part.strip()]
+
+
+def separator_of(name: str | None) -> str | None:
+    """What stands between the fields of a CSV file, where a user says it."""
+    from protopinv.rows.text import check_separator
+
+    separator = {"tab": "\t", "\\t": "\t"}.get(name or "", name)
+    check_separator(separator)  # even where the data are no CSV file
+    return separator
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

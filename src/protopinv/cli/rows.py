@@ -1,30 +1,16 @@
-"""A model that exists already, and rows for it: its own columns, whatever else a table holds."""
+"""Rows for a model that exists already: its own columns, whatever else a table holds."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from protopinv.cli.options import separator_of
 from protopinv.cli.output import say
-from protopinv.errors import ConfigError, DataError, ModelFileError, ProtoPINVError
+from protopinv.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from protopinv.data import Dataset
     from protopinv.data.sources import Split
-    from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
-    from protopinv.rows.text import Written
-
-
-def model_at(path: str) -> "ProtoPINVClassifier | ProtoPINVRegressor":
-    """The model in a file; a file that the system does not let us look at is the user's to mend."""
-    from protopinv.estimators import load
-
-    try:
-        return load(path)
-    except ProtoPINVError:
-        raise
-    except OSError as error:
-        raise ModelFileError(
-            f"A model file must be readable. {path} is not ({error.strerror}). Check the path."
-        ) from error
+    from protopinv.tuning import Estimator
 
 
 def require_order(command: str, model: str, other: str) -> None:
@@ -47,16 +33,8 @@ def _is_model(name: str) -> bool:
         return False
 
 
-def as_written(separator: str | None, encoding: str | None) -> "Written":
-    """How a CSV file is written, as far as a user says."""
-    from protopinv.rows.text import Written
-
-    separator = {"tab": "\t", "\\t": "\t"}.get(separator or "", separator)
-    return Written(separator, encoding)
-
-
 def rows_for(
-    estimator: "ProtoPINVClassifier | ProtoPINVRegressor",
+    estimator: "Estimator",
     data: str,
     target: str | None = None,
     weight: str | None = None,
@@ -86,7 +64,8 @@ def rows_for(
         needs_target=needs_target,
         weight=weight,
         as_text=as_text,
-        written=as_written(separator, encoding),
+        separator=separator_of(separator),
+        encoding=encoding,
         task="classification" if has_names else "auto",
     )
     for line in rows.said:

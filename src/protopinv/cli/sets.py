@@ -65,15 +65,14 @@ def data(
     Debian's packages put them. What is fetched goes to the cache, and is verified.
     """
     from protopinv.data import NAMED, load_data
-    from protopinv.data.sources import named_sets
 
     if name is None and as_json:
-        sets = [{"name": s.name, "found": s.folder, "looked_in": s.places} for s in named_sets()]
-        answer({"sets": sets}, as_json=True)
+        answer({"sets": _named_sets()}, as_json=True)
     elif name is None:
-        answer({s.name: s.folder or "not here" for s in named_sets()}, as_json=False)
+        sets = _named_sets()
+        answer({each["name"]: each["found"] or "not here" for each in sets}, as_json=False)
         print()
-        show(f"looked in: {', '.join(place for s in named_sets() for place in s.places)}")
+        show(f"looked in: {', '.join(place for each in sets for place in each['looked_in'])}")
     elif name not in NAMED:
         raise ConfigError(
             f"A named set is one of {', '.join(NAMED)}. Got {name!r}. Choose one of these."
@@ -82,9 +81,23 @@ def data(
         training, test = load_data(name, split="train"), load_data(name, split="test")
         values = {
             "data": name,
-            "found": next(each.folder for each in named_sets() if each.name == name),
+            "found": next(each["found"] for each in _named_sets() if each["name"] == name),
             "training_rows": len(training.X),
             "test_rows": len(test.X),
             "features": training.X.shape[1],
         }
         answer(values, as_json=as_json)
+
+
+def _named_sets() -> list[dict[str, Any]]:
+    """Every named set: where it is, or None, and where it is looked for. Nothing is fetched."""
+    from protopinv.data.images import IMAGES, folder_of, places
+
+    sets = [(name, folder_of(images), places(images)) for name, images in IMAGES.items()]
+    return [
+        {"name": "digits", "found": "in scikit-learn", "looked_in": []},
+        *(
+            {"name": name, "found": folder and str(folder), "looked_in": [*map(str, looked_in)]}
+            for name, folder, looked_in in sets
+        ),
+    ]

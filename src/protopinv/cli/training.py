@@ -2,8 +2,8 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,19 +19,20 @@ from protopinv.cli.options import (
     Target,
     Weight,
     comma_separated,
+    separator_of,
     with_options,
     write_config,
 )
 from protopinv.cli.output import answer, leave, say, validation
-from protopinv.cli.rows import as_written
-from protopinv.errors import ConfigError, DataError
+from protopinv.errors import ConfigError
+from protopinv.train.config import TrainConfig
 from protopinv.words import MOST_WHOLE_CLASSES
 
 if TYPE_CHECKING:
     from protopinv.data import Dataset
-    from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
     from protopinv.rows import ArrowRows
     from protopinv.tables import Table
+    from protopinv.tuning import Estimator
 
 # So many targets tell whether they are classes or numbers.
 ROWS_FOR_TASK = 100_000
@@ -89,7 +90,7 @@ class TrainingOptions:
         typer.Option(help="Write all options of this command to a file that --config reads."),
     ] = None
     as_json: AsJson = False
-    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    hyperparameters: Mapping[str, Any]
 
     @property
     def verbosity(self) -> int:
@@ -99,7 +100,6 @@ class TrainingOptions:
     def check(self, context: typer.Context) -> None:
         """Refuse what cannot be before any work, and write the file of options."""
         from protopinv.files import require_ending, require_file
-        from protopinv.train.config import TrainConfig
         from protopinv.train.machine import is_first, resolve_device
 
         require_ending(self.output, "a model file")
@@ -111,26 +111,21 @@ class TrainingOptions:
 
     @property
     def reading(self) -> dict[str, Any]:
-        """Which columns of a table are read, and as what."""
+        """How a table is read: which columns, as what, and for which task."""
         return {
             "target": self.target,
             "weight": self.weight,
             "drop": self.drop or (),
             "as_text": comma_separated(self.categorical),
+            "separator": separator_of(self.separator),
+            "encoding": self.encoding,
+            "task": self.task,
         }
 
-    def rows(self, data: str) -> "Dataset":
-        """All rows of a file, or the training split of a named set."""
-        from protopinv.data import load_data
-
-        written = as_written(self.separator, self.encoding)
-        return load_data(data, split="train", written=written, task=self.task, **self.reading)
-
-    def estimator(self, rows: "Dataset") -> "ProtoPINVClassifier | ProtoPINVRegressor":
+    def estimator(self, rows: "Dataset") -> "Estimator":
         """The unfitted estimator for the task of these rows, with the hyperparameters."""
         from protopinv.estimators import ProtoPINVClassifier, ProtoPINVRegressor
         from protopinv.estimators.parameters import nested
-        from protopinv.train.config import TrainConfig
 
         task, values = _chosen_task(self.task, rows), dict(self.hyperparameters)
         absent = ABSENT[task]
@@ -152,29 +147,24 @@ class TrainingOptions:
             verbose=self.verbosity,
         )
 
-    def save(
-        self, estimator: "ProtoPINVClassifier | ProtoPINVRegressor", *, interrupted: bool
-    ) -> Path:
-        """Where the model file was written: beside ``output``, if training was interrupted."""
+    def finish(
+        self, estimator: "Estimator", facts: Mapping[str, Any], *, interrupted: bool
+    ) -> None:
+        """Write the model, beside ``output`` if training was interrupted, and answer with facts."""
         place = output = self.output
         if interrupted:
             output = place.with_name(f"{place.stem}.unfinished{place.suffix}")
             say(f"interrupted: what was reached goes to {output}; nothing was written to {place}")
         estimator.save(output, examples=self.with_examples)
         say(f"saved {output}")
-        return output
+        answer({"model": str(output), **facts}, as_json=self.as_json)
+        leave(interrupted=interrupted)
 
 
 @with_options
 def train(
     context: typer.Context,
-    data: Annotated[
-        str,
-        typer.Argument(
-            help="A CSV, Parquet or Arrow file, a folder of such files, - for a CSV on stdin, or "
-            "digits, mnist, fashion-mnist."
-        ),
-    ],
+    data: DataPath,
     options: TrainingOptions,
     checkpoint: Annotated[
         Path | None,
@@ -203,39 +193,36 @@ def train(
     """
     options.check(context)
     from protopinv.callbacks import Callback, HistoryFile, TensorBoard
+    from protopinv.data import NAMED, load_data
     from protopinv.train.machine import is_first
 
     callbacks: list[Callback] = [] if log is None else [HistoryFile(log)]
     if tensorboard is not None:
         callbacks.append(TensorBoard(tensorboard))
-    watching: dict[str, Any] = {
-        "callbacks": callbacks,
-        "checkpoint": checkpoint,
-        "checkpoint_every": checkpoint_every,
-        "resume": resume,
-    }
-    source = _source(data, options)
-    rows = options.rows(data) if source is None else _first_targets(data, source)
-    estimator = options.estimator(rows)
-    if source is None:
-        estimator.fit(rows.X, rows.y, rows.weight, **watching)
-        estimator.model_ = replace(estimator.model_, target_names=rows.targets or None)
+    passed: tuple[Any, ...]
+    if data in NAMED:
+        rows = load_data(data, split="train", **options.reading)
+        passed, n_rows = (rows.X, rows.y), len(rows.X)
     else:
-        estimator.fit(source, **watching)
+        source, rows = _opened(data, options)
+        passed, n_rows = (source,), source.n_rows
+    estimator = options.estimator(rows)
+    estimator.fit(
+        *passed,
+        callbacks=callbacks,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
+    )
     if not is_first():
         return
     for line in (*rows.said, *_described(estimator.table_)):
         say(line)
     interrupted = estimator.history_.ending == "interrupted"
-    output = options.save(estimator, interrupted=interrupted)
-    n_rows = len(rows.X) if source is None else source.n_rows
-    answer(
-        {"model": str(output), "data": rows.name, "rows": n_rows, **_facts(estimator)},
-        as_json=options.as_json,
-    )
     if interrupted and checkpoint is not None and checkpoint.exists():
         say(f"the same command with --resume goes on from {checkpoint}")
-    leave(interrupted=interrupted)
+    facts = {"data": rows.name, "rows": n_rows, **_facts(estimator)}
+    options.finish(estimator, facts, interrupted=interrupted)
 
 
 @with_options
@@ -256,9 +243,9 @@ def tune(
     """
     options.check(context)
     from protopinv import tuning
-    from protopinv.train.config import TrainConfig
+    from protopinv.data import load_data
 
-    rows = options.rows(data)
+    rows = load_data(data, split="train", **options.reading)
     estimator = options.estimator(rows)
     parameters, values = estimator.get_params(), options.hyperparameters
     tuned = tuning.tune(
@@ -275,21 +262,16 @@ def tune(
     )
     model = tuned.model
     model.model_ = replace(model.model_, target_names=rows.targets or None)
-    output = options.save(model, interrupted=tuned.interrupted)
     task = model.model_.task
-    answer(
-        {
-            "model": str(output),
-            "data": rows.name,
-            "task": task,
-            **validation(task, tuned.score),
-            "trials": tuned.n_trials,
-            "given_up": tuned.n_pruned,
-            **tuned.parameters,
-        },
-        as_json=options.as_json,
-    )
-    leave(interrupted=tuned.interrupted)
+    facts = {
+        "data": rows.name,
+        "task": task,
+        **validation(task, tuned.score),
+        "trials": tuned.n_trials,
+        "given_up": tuned.n_pruned,
+        **tuned.parameters,
+    }
+    options.finish(model, facts, interrupted=tuned.interrupted)
 
 
 def _chosen_task(task: str, rows: "Dataset") -> str:
@@ -324,7 +306,7 @@ def _task_of(y: Any, *, several: bool) -> str:
     return "classification" if are_classes else "regression"
 
 
-def _facts(estimator: "ProtoPINVClassifier | ProtoPINVRegressor") -> dict[str, Any]:
+def _facts(estimator: "Estimator") -> dict[str, Any]:
     """Sizes of a model, and how its training went."""
     from protopinv.model_file.summary import OUTPUTS
 
@@ -354,44 +336,26 @@ def _described(table: "Table | None") -> list[str]:
     return lines if n <= MOST_DESCRIBED else [*lines[:MOST_DESCRIBED], f"... {n} in all"]
 
 
-def _source(data: str, options: TrainingOptions) -> "ArrowRows | None":
-    """Rows that are not simply loaded: folders, large files, and whatever several ranks share."""
-    from protopinv.data import NAMED
-    from protopinv.files import is_file, is_folder
-    from protopinv.rows import open_rows, source
+def _opened(data: str, options: TrainingOptions) -> "tuple[ArrowRows, Dataset]":
+    """A table, and targets enough to tell the task by.
+
+    These are all that fit in memory, and otherwise some from all over the files, which may be
+    sorted.
+    """
+    from protopinv.data import Dataset, open_table
+    from protopinv.rows import concatenated
     from protopinv.train.machine import expected
 
-    path = Path(data)
-    if data in NAMED or not (is_file(path) or is_folder(path)):
-        return None
-    # a packed file of few bytes with too many rows is refused where it is unpacked
-    is_small = is_file(path) and path.stat().st_size <= source.IN_MEMORY_BYTES
-    if is_small and expected() == 1:
-        return None
-    if options.target is None:
-        raise DataError(
-            f"A table needs a target column. None was given for {data}. Use --target COLUMN."
-        )
-    written = as_written(options.separator, options.encoding)
-    rows = open_rows(
-        path, separator=written.separator, encoding=written.encoding, **options.reading
-    )
-    if options.task != "classification":
-        rows.require_plain_targets()
-    return rows
-
-
-def _first_targets(data: str, source: "ArrowRows") -> "Dataset":
-    """Targets enough to tell the task by, from all over the files: these may be sorted."""
-    import numpy as np
-
-    from protopinv.data import Dataset
-
-    blocks = source.blocks[:: max(1, len(source.blocks) // BLOCKS_FOR_TASK)]
+    source, n_pieces = open_table(data, **options.reading), None
+    blocks = source.blocks
+    if expected() == 1 and source.fits_in_memory():
+        source = source.with_columns(source.names, framed=True)
+    else:
+        blocks = blocks[:: max(1, len(blocks) // BLOCKS_FOR_TASK)][:BLOCKS_FOR_TASK]
+        n_pieces = 1
     n_rows = ROWS_FOR_TASK // BLOCKS_FOR_TASK
-    starts = (
-        islice(source.read(block, n_rows, features=False), 1) for block in blocks[:BLOCKS_FOR_TASK]
+    pieces = chain.from_iterable(
+        islice(source.read(block, n_rows, features=False), n_pieces) for block in blocks
     )
-    pieces = [piece for start in starts for piece in start]
-    y: Any = np.concatenate([np.asarray(piece.y) for piece in pieces])
-    return Dataset(data, pieces[0].X, y, targets=source.target_names, said=source.said)
+    _, y, _ = concatenated(pieces)
+    return source, Dataset(data, None, y, targets=source.target_names, said=source.said)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+import protopinv
 from protopinv.cli.options import (
     AsJson,
     DataPath,
@@ -25,7 +26,7 @@ from protopinv.cli.options import (
     Weight,
 )
 from protopinv.cli.output import answer, for_people, on_stdout, say, show, validation
-from protopinv.cli.rows import model_at, require_order, rows_for
+from protopinv.cli.rows import require_order, rows_for
 from protopinv.errors import ConfigError, ExportError
 from protopinv.files import replacing, require_ending, require_file
 from protopinv.optional import require
@@ -62,7 +63,7 @@ def predict(
                 "Leave out --json, or rename the file to end in .json."
             )
         require_file(output)
-    estimator = model_at(model).set_params(device=device)
+    estimator = protopinv.load(model).set_params(device=device)
     rows = rows_for(estimator, data, separator=separator, encoding=encoding)
     if proba and not hasattr(estimator, "predict_proba"):
         raise ConfigError(
@@ -144,11 +145,9 @@ def evaluate(
     --target of another name is given here, several in the order of training.
     """
     require_order("evaluate", model, data)
-    estimator = model_at(model).set_params(device=device)
+    estimator = protopinv.load(model).set_params(device=device)
     rows = rows_for(estimator, data, target, weight, separator, encoding, needs_target=True)
-    from protopinv import evaluation
-
-    result = asdict(evaluation.evaluate(estimator, rows.X, rows.y, rows.weight))
+    result = asdict(protopinv.evaluate(estimator, rows.X, rows.y, rows.weight))
     # labels and targets by the names of their columns, where these are known
     for kind, key in (("per_label", "label"), ("per_target", "target")):
         parts = result.get(kind, ())
@@ -195,10 +194,9 @@ def inspect(
     In JSON all settings and the history are always there.
     """
     if card:
-        from protopinv import __version__
         from protopinv.export.card import card as model_card
 
-        text = model_card(model_at(model).model_, Path(model).stem, __version__)
+        text = model_card(protopinv.load(model).model_, Path(model).stem, protopinv.__version__)
         for line in text.removesuffix("\n").split("\n"):
             show(line)
         return
@@ -255,7 +253,7 @@ def report(
     """
     require_ending(output, "a report")
     require_file(output)
-    estimator = model_at(model)
+    estimator = protopinv.load(model)
     from protopinv.report import write_report
 
     measured_on: dict[str, Any] = {}
@@ -304,7 +302,7 @@ def export(
         )
     require_ending(output, "an export")
     require_file(output)
-    estimator = model_at(model)
+    estimator = protopinv.load(model)
     from protopinv.data import NAMED
 
     arrays: dict[str, Any] = {}
@@ -341,7 +339,7 @@ def diagnose(model: ModelPath, as_json: AsJson = False) -> None:
     or the ridge move by one; the share of the bound says how much of that a small random move
     makes use of.
     """
-    estimator = model_at(model)
+    estimator = protopinv.load(model)
     diagnosis, moved = estimator.diagnose(), estimator.check_lemma()
     if as_json:
         perturbed = [asdict(layer) for layer in moved]

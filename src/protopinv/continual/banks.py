@@ -1,6 +1,5 @@
 """Banks that grow, shrink, gain inputs and outputs; and their outputs for projected rows."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -36,24 +35,19 @@ def mean_outputs(
     return torch.cat(list(pieces))
 
 
-def hidden_of(
-    bank: Bank, architecture: Architecture, inputs: Float[Tensor, "m c d"]
-) -> tuple[list[Float[Tensor, "m c _"]], Float[Tensor, "m c k"]]:
-    """What the hidden targets and outputs of prototypes at ``inputs`` would be, by member."""
-    *hidden, outputs = (
-        each.to(bank.inputs) for each in through(bank, architecture, inputs.double())
-    )
-    return hidden, outputs
-
-
 def grown(
     bank: Bank,
+    architecture: Architecture,
     inputs: Float[Tensor, "m c d"],
-    hidden: Sequence[Float[Tensor, "m c _"]],
-    outputs: Float[Tensor, "m c k"],
+    outputs: Float[Tensor, "m c k"] | None = None,
 ) -> Bank:
-    """With more prototypes after those there are."""
-    old, new = (bank.inputs, *bank.hidden, bank.outputs), (inputs, *hidden, outputs)
+    """With prototypes at ``inputs`` after those there are; their targets are the predictions.
+
+    Only ``outputs`` may be others, for classes that the network does not know.
+    """
+    *hidden, predicted = through(bank, architecture, inputs.double())
+    old = (bank.inputs, *bank.hidden, bank.outputs)
+    new = (inputs, *hidden, predicted if outputs is None else outputs)
     first, *inner, last = (torch.cat([a, b.to(a)], 1) for a, b in zip(old, new, strict=True))
     return replace(bank, inputs=first, hidden=tuple(inner), outputs=last)
 

@@ -9,10 +9,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from protopinv.bank import Bank
 from protopinv.continual.banks import (
     grown,
-    hidden_of,
     mean_outputs,
     shrunk,
     widened,
@@ -23,7 +21,9 @@ from protopinv.features import FeatureMap, TailTransform
 from protopinv.memory import Memory
 from protopinv.model import Model, merged_network
 from protopinv.objective import Classes, Objective
+from protopinv.plain import require_rule
 from protopinv.tables import Table
+from protopinv.train.config import COUNT, NATURAL
 from protopinv.train.targets import classes_of, few
 
 # A column is rescaled once all rows so far spread so many times as far as its scale says.
@@ -120,12 +120,15 @@ def in_one_scale(
     factors = _factors(model.replay, Z.double(), weight.double())
     if bool((factors == 1).all()):
         return model, Z
-    last = model.last_bank
+    bank, last_bank = (
+        each and replace(each, inputs=each.inputs * factors.to(each.inputs))
+        for each in (model.prototypes, model.last_bank)
+    )
     changed = replace(
         model,
         features=replace(model.features, scale=model.features.scale * factors),
-        bank=_in_units(model.prototypes, factors),
-        last_bank=None if last is None else _in_units(last, factors),
+        bank=bank,
+        last_bank=last_bank,
         memory=model.replay.rescaled(factors),
     )
     return changed, Z * factors.to(Z)
@@ -145,10 +148,6 @@ def _factors(
     old = old_variance.clamp_min(0).sqrt()
     begins = (old < CONSTANT) & (deviation > CONSTANT)
     return torch.where(begins | (deviation > WIDER), deviation, 1.0).reciprocal()
-
-
-def _in_units(bank: Bank, factors: Float[Tensor, " m"]) -> Bank:
-    return replace(bank, inputs=bank.inputs * factors.to(bank.inputs))
 
 
 # What a user may change without rows.
@@ -171,26 +170,26 @@ class Pruned:
 
 def grow(model: Model, n: int, seed: int) -> Model:
     """The model with ``n`` more prototypes in every bank, at rows drawn from the replay memory."""
-    require_count("n", n, 1)
+    require_rule("n", n, COUNT)
     bank, architecture = model.prototypes, model.config.architecture
     members, generator = bank.n_members, Generator().manual_seed(seed)
     drawn, _ = model.replay.drawn(max(n * members * 10, 100), generator)
     picked = torch.randperm(len(drawn), generator=generator)[: n * members]
     inputs = drawn[picked].view(members, n, -1)
-    return renewed(model.with_bank(grown(bank, inputs, *hidden_of(bank, architecture, inputs))))
+    return renewed(model.with_bank(grown(bank, architecture, inputs)))
 
 
 def freeze(model: Model, n: int | None = None) -> Model:
     """The model with the first ``n`` prototypes of every bank fixed; None: all, 0: none."""
     bank = model.prototypes
     n = bank.n_prototypes if n is None else n
-    require_count("n", n, 0)
+    require_rule("n", n, NATURAL)
     return replace(model, n_frozen=min(n, bank.n_prototypes), last_bank=None)
 
 
 def prune(model: Model, n_prototypes: int, seed: int) -> tuple[Model, Pruned]:
     """The model with so many prototypes in every bank, the most important, and what that cost."""
-    require_count("n_prototypes", n_prototypes, 1)
+    require_rule("n_prototypes", n_prototypes, COUNT)
     bank, memory, architecture = model.prototypes, model.replay, model.config.architecture
     generator, n_frozen = Generator().manual_seed(seed), min(model.n_frozen, n_prototypes)
     smaller = shrunk(bank, architecture, memory, n_prototypes, generator, n_frozen=n_frozen)
@@ -243,12 +242,3 @@ def forget(model: Model, label: Any) -> Model:
         examples=model.examples[:0].copy(),
     )
     return renewed(smaller)
-
-
-def require_count(name: str, value: Any, least: int) -> None:
-    """Raise ConfigError unless this is a whole number from ``least`` on."""
-    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_whole or value < least:
-        raise ConfigError(
-            f"{name} must be a whole number from {least} on. Got {value!r}. Change it."
-        )

@@ -18,7 +18,6 @@ from protopinv.fitting import (
     continued,
     require_some,
     shape_of,
-    training_errors,
 )
 from protopinv.model import Model
 from protopinv.objective import Classes, Labels, Numbers, Objective
@@ -29,9 +28,11 @@ from protopinv.train.history import progress
 from protopinv.train.machine import threads_for
 from protopinv.train.resolve import have_one_unit, resolved
 from protopinv.train.rows import View
-from protopinv.train.survey import check_features, mass_of, rows_a_piece
+from protopinv.train.survey import check_piece, pieces_of
 from protopinv.train.targets import (
     LabelCounts,
+    NumberStats,
+    Targets,
     class_factors,
     few,
     label_names,
@@ -52,35 +53,27 @@ def learn(
     """The model after more rows, a stretch of a long source at a time."""
     if rows.in_memory:
         return _learn(model, rows, config, options, how)
-    is_counted = False
+    learned = model
     for stretch in _stretches(rows):
         if stretch.weight is None or np.any(stretch.weight):
-            model = _learn(model, stretch, config, options, how)
-            how, is_counted = replace(how, decay=0.0), True  # of what was known before the call
-    if not is_counted:
+            learned = _learn(learned, stretch, config, options, how)
+            how = replace(how, decay=0.0)  # of what was known before the call
+    if learned is model:
         require_some(np.zeros(1))
-    return model
+    return learned
 
 
 def _stretches(source: RowSource) -> Iterator[MemoryRows]:
     """Rows to learn at a time, those of a table with text as a frame."""
-    pieces: list[Piece] = []
-    for block in source.blocks:
-        for piece in source.read(block, rows_a_piece(source)):
-            mass_of(block, piece)  # raises for what is no weight
-            if not source.is_framed:
-                check_features(source, block, piece)
-            pieces.append(piece)
-            if sum(len(each.y) for each in pieces) >= SOURCE_ROWS:
-                yield _joined(source, pieces)
-                pieces = []
-    if pieces:
-        yield _joined(source, pieces)
-
-
-def _joined(source: RowSource, pieces: list[Piece]) -> MemoryRows:
-    X, y, weight = concatenated(pieces)
-    return MemoryRows(X, y, weight, names=source.names, is_framed=source.is_framed)
+    pieces, n_left = list[Piece](), source.n_rows
+    for block, piece in pieces_of(source, source.blocks):
+        check_piece(source, block, piece)
+        pieces.append(piece)
+        n_left -= len(piece.y)
+        if n_left == 0 or sum(len(each.y) for each in pieces) >= SOURCE_ROWS:
+            X, y, weight = concatenated(pieces)
+            yield MemoryRows(X, y, weight, names=source.names, is_framed=source.is_framed)
+            pieces = []
 
 
 def _learn(
@@ -88,19 +81,18 @@ def _learn(
 ) -> Model:
     """The model after rows that are in memory."""
     n_inputs = model.prototypes.inputs.shape[2]
-    model, X, y, weight, factors = _opened(model, rows, options, how)
+    model, rows, factors = _opened(model, rows, how.targets, options)
     n_groups, batch_is_free = model.objective.n_groups, is_auto(config.batch_size)
-    shape = shape_of(len(X), X.shape[1], n_groups, options.device, have_one_unit(X))
-    config = replace(continued(config, model), early_stopping=False)
-    config = resolved(replace(config, image_shape=model.config.image_shape), shape)
-    config = replace(config, label_smoothing=model.config.label_smoothing)
+    one_unit = have_one_unit(rows.X)
+    shape = shape_of(rows.n_rows, rows.n_features, n_groups, options.device, one_unit)
+    same = {name: getattr(model.config, name) for name in ("image_shape", "label_smoothing")}
+    config = resolved(replace(continued(config, model), early_stopping=False, **same), shape)
     started = time.perf_counter()
     with (
         progress(enabled=options.verbose, also=how.observer) as observer,
-        training_errors(),
         threads_for(shape, model.objective.n_outputs, config, options.device),
     ):
-        seen = _as_seen(model, X, y, weight, config, options.device)
+        seen = _as_seen(model, rows, config, options.device)
         model, Z = in_one_scale(model, seen.Z, seen.weight)
         seconds = lambda: time.perf_counter() - started  # noqa: E731
         job = Job(options.seed, options.device, seconds, observer=observer)
@@ -113,8 +105,8 @@ def _learn(
 
 
 def _opened(
-    model: Model, rows: RowSource, options: FitOptions, how: LearnOptions
-) -> tuple[Model, NDArray[Any], NDArray[Any], NDArray[np.float64] | None, Tensor | None]:
+    model: Model, rows: RowSource, targets: Targets, options: FitOptions
+) -> tuple[Model, MemoryRows, Tensor | None]:
     """The model with inputs, outputs and memory for more rows; those that count; class factors."""
     memory, old = model.replay, model.table
     X, y, weight = rows.load()
@@ -122,7 +114,7 @@ def _opened(
         table, X = grow_table(old, X)
     counts = _that_count(y, weight, options.class_weight)
     X, y, weight = X[counts], y[counts], None if weight is None else weight[counts]
-    model = _for_targets(model, y, how)
+    model = _for_targets(model, y, targets)
     factors = _class_factors(model, y, weight, options.class_weight)
     if old is not None:
         table, X = encode_grown(old, table, X, _columns(model.objective, y), weight)
@@ -130,29 +122,22 @@ def _opened(
     limit = memory.limit if options.memory == 0 else options.memory
     n_rows = round(float(memory.gaussians.rows.sum())) + len(X)
     memory = model.replay.limited(limit, n_rows, model.objective.n_groups)
-    return replace(model, memory=memory), X, y, weight, factors
+    return replace(model, memory=memory), MemoryRows(X, y, weight), factors
 
 
-def _as_seen(
-    model: Model,
-    X: NDArray[Any],
-    y: NDArray[Any],
-    weight: NDArray[np.float64] | None,
-    config: TrainConfig,
-    device: torch.device,
-) -> New:
+def _as_seen(model: Model, rows: MemoryRows, config: TrainConfig, device: torch.device) -> New:
     """New rows as the network sees them."""
     front = None if model.front is None else model.front.to(device)
     exact = getattr(torch, config.dtype)
     view = View(front, model.features.to(device), model.objective, exact, device)
-    Z = view.inputs(X)
+    Z = view.inputs(rows.X)
     if not bool((Z.abs() <= LARGEST_ROW).all()):
         raise DataError(
             "Rows must be of a size like those of the fit. Some of these are too large to be "
             "squared once they are scaled as those were. Leave them out, or fit again."
         )
-    mass = np.ones(len(X)) if weight is None else weight
-    return New(Z, view.targets(y), torch.from_numpy(mass).to(device))
+    mass = np.ones(rows.n_rows) if rows.weight is None else rows.weight
+    return New(Z, view.targets(rows.y), torch.from_numpy(mass).to(device))
 
 
 def _that_count(
@@ -168,17 +153,17 @@ def _that_count(
     return counts
 
 
-def _for_targets(model: Model, y: NDArray[Any], how: LearnOptions) -> Model:
+def _for_targets(model: Model, y: NDArray[Any], targets: Targets) -> Model:
     """The model with an output for every class that has come; raises DataError for others."""
     objective = model.objective
     if isinstance(objective, Classes):
-        labels = _labels(model, objective, y, how.classes)
-        is_closed = model.is_closed or how.classes is not None
+        if not isinstance(targets, LabelCounts):
+            raise DataError(
+                f"This model has one class a row. y has {y.shape[1]} columns. Give one of them."
+            )
+        labels = _labels(model, objective, y, targets.listed)
+        is_closed = model.is_closed or targets.listed is not None
         return replace(with_classes(model, objective, labels), is_closed=is_closed)
-    if how.classes is not None:
-        raise DataError(
-            "classes lists the classes of one class a row. y has several labels. Leave it out."
-        )
     if isinstance(objective, Labels):
         n = objective.n_outputs
         if y.ndim != 2 or y.shape[1] != n or not np.isin(y, (0, 1)).all():
@@ -187,7 +172,7 @@ def _for_targets(model: Model, y: NDArray[Any], how: LearnOptions) -> Model:
                 f"It has the shape {y.shape}. Give all labels of the fit, and no others."
             )
         return model
-    if not isinstance(objective, Numbers):
+    if not isinstance(objective, Numbers) or not isinstance(targets, NumberStats):
         raise AssertionError("an objective is of classes, labels or numbers")
     numbers = numbers_of(y, "y")
     n_targets = 1 if numbers.ndim == 1 else numbers.shape[1]
@@ -197,17 +182,13 @@ def _for_targets(model: Model, y: NDArray[Any], how: LearnOptions) -> Model:
             "the fit."
         )
     require_scale(objective, numbers)
-    return replace(model, objective=objective.bounded_by(numbers) if how.bounded else objective)
+    return replace(model, objective=objective.bounded_by(numbers) if targets.bounded else objective)
 
 
 def _labels(
     model: Model, objective: Classes, y: NDArray[Any], listed: NDArray[Any] | None
 ) -> NDArray[Any]:
     """Classes of the model and new ones, sorted; raises DataError for those not allowed."""
-    if y.ndim > 1:
-        raise DataError(
-            f"This model has one class a row. y has {y.shape[1]} columns. Give one of them."
-        )
     if listed is not None:
         counts = LabelCounts(np.union1d(objective.labels, listed))
         counts.add(y, np.ones(len(y)), "y")

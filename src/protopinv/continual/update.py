@@ -12,16 +12,14 @@ say whether that is still right: where the last bank alone is better, the mean b
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
-from numpy.typing import NDArray
 from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
 from protopinv.bank import Bank, pick_rows
-from protopinv.continual.banks import ends_of, grown, hidden_of, mean_outputs, shrunk
+from protopinv.continual.banks import ends_of, grown, mean_outputs, shrunk
 from protopinv.features import FeatureMap
 from protopinv.memory import Memory
 from protopinv.model import Model
@@ -30,6 +28,7 @@ from protopinv.train.config import TrainConfig
 from protopinv.train.history import Observer
 from protopinv.train.prepare import Prepared
 from protopinv.train.rows import Rows
+from protopinv.train.targets import Targets
 from protopinv.train.training import Job, Start, Trained, train
 
 # Rows that are drawn for every new one, how many at least, and what each counts at most beside a
@@ -65,20 +64,17 @@ class New:
     weight: Float[Tensor, " n"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class LearnOptions:
-    """How to learn from more rows.
+    """How to learn: the share of the replay memory to forget first, and a limit of growth.
 
-    ``decay`` is the share of the replay memory to forget first; ``max_prototypes`` limits growth.
-    ``classes`` are all there may be, if a user lists them. Predictions of numbers are ``bounded``
-    by the targets so far.
+    Of ``targets`` only the settings matter: classes that are listed, numbers that are bounded.
     """
 
+    targets: Targets
     decay: float = 0.0
     observer: Observer | None = None
     max_prototypes: int | None = None
-    classes: NDArray[Any] | None = None
-    bounded: bool = True
 
 
 @dataclass(frozen=True)
@@ -233,7 +229,6 @@ def _trained(call: Call, rows: Rows) -> Trained:
         scheduled(call, len(rows)),
         n_prototypes=bank.n_prototypes,
         label_smoothing=0.0,
-        early_stopping=False,
         row_dtype="same",
     )
     start = Start(bank, call.model.n_frozen)
@@ -256,11 +251,10 @@ def _grown(bank: Bank, call: Call) -> Bank:
         for member in range(bank.n_members)
     ]
     inputs = torch.stack(picked)
-    hidden, _ = hidden_of(bank, architecture, inputs)
     low, high = ends_of(bank)
     outputs = torch.full((len(picked), len(classes), bank.outputs.shape[2]), low)
     outputs[:, torch.arange(len(classes)), classes] = high
-    return grown(bank, inputs, hidden, outputs)
+    return grown(bank, architecture, inputs, outputs)
 
 
 def scheduled(call: Call, n_rows: int) -> TrainConfig:
@@ -300,9 +294,8 @@ def reviewed(model: Model, new: New) -> Model:
     if model.last_bank is None:
         return model
     architecture, objective = model.config.architecture, model.objective
-    targets = objective.dense(new.targets, new.Z.dtype)
     mean, last = (
-        objective.judge(mean_outputs(bank, architecture, new.Z).T[None], targets).plain[0]
+        objective.judge(mean_outputs(bank, architecture, new.Z).T[None], new.targets).plain[0]
         for bank in (model.prototypes, model.last_bank)
     )
     gain, weight = (mean - last).double(), new.weight.to(mean.device).double()

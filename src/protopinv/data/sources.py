@@ -3,20 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal
 
 import numpy as np
 
-from protopinv.data.images import FASHION_MNIST, MNIST, folder_of, load_images, places
 from protopinv.errors import DataError
-from protopinv.files import is_file
-from protopinv.rows import ArrowRows
+from protopinv.files import is_file, is_folder
+from protopinv.rows import ArrowRows, open_rows
 from protopinv.rows.files import STDIN
-from protopinv.rows.text import Written
 
 Split = Literal["train", "test"]
-IMAGES = {images.name: images for images in (MNIST, FASHION_MNIST)}
-NAMED = ("digits", *IMAGES)
+NAMED = ("digits", "mnist", "fashion-mnist")
 
 
 @dataclass(frozen=True)
@@ -37,70 +34,33 @@ class Dataset:
     said: tuple[str, ...] = ()
 
 
-class Reading(TypedDict, total=False):
-    """How a table is read, as ``open_rows`` says."""
-
-    features: Sequence[str] | None
-    drop: Sequence[str]
-    weight: str | None
-    as_text: Sequence[str]
-    written: Written | None
-
-
-@dataclass(frozen=True)
-class NamedSet:
-    """A set of rows with a name: the folder it lies in, or None, and where it is looked for."""
-
-    name: str
-    folder: str | None
-    places: tuple[str, ...] = ()
-
-
-def named_sets() -> tuple[NamedSet, ...]:
-    """All of them; nothing is fetched."""
-    sets = [NamedSet("digits", "in scikit-learn")]
-    for name, images in IMAGES.items():
-        folder = folder_of(images)
-        looked_in = tuple(map(str, places(images)))
-        sets.append(NamedSet(name, None if folder is None else str(folder), looked_in))
-    return tuple(sets)
-
-
 def load_data(
     source: str,
     *,
     split: Split,
     target: str | Sequence[str] | None = None,
-    needs_target: bool = True,
-    task: str = "auto",
-    **reading: Unpack[Reading],
+    weight: str | None = None,
+    **reading: Any,
 ) -> Dataset:
     """``digits``, ``mnist`` or ``fashion-mnist`` in their split, or a table, all of its rows.
 
-    Without ``needs_target`` a table may come without one.
+    ``open_table`` says what ``reading`` may be.
     """
-    if source in NAMED:
-        if reading.get("weight") is not None:
-            raise DataError(
-                f"A named set has no weights. Got weight={reading['weight']!r} for {source}. "
-                "Leave it out."
-            )
-        if target is not None:
-            raise DataError(
-                f"A named set has its own target. Got target={target!r} for {source}. Leave it out."
-            )
-        return load_named(source, split)
-    path = Path(source)
-    if path != STDIN and not is_file(path):
+    if source not in NAMED:
+        rows = open_table(source, target=target, weight=weight, **reading)
+        X, y, weights = rows.with_columns(rows.names, framed=True).load()
+        names = rows.target_names
+        targets = y if names else None
+        return Dataset(source, X, targets, weight=weights, targets=names, said=rows.said)
+    if weight is not None:
         raise DataError(
-            "Data must be a CSV, Parquet or Arrow file, - for stdin, or one of "
-            f"{', '.join(NAMED)}. There is no file {source}. Check the path."
+            f"A named set has no weights. Got weight={weight!r} for {source}. Leave it out."
         )
-    if needs_target and target is None:
+    if target is not None:
         raise DataError(
-            f"A table needs a target column. None was given for {source}. Use target=COLUMN."
+            f"A named set has its own target. Got target={target!r} for {source}. Leave it out."
         )
-    return load_table(path, target=target, task=task, **reading)
+    return load_named(source, split)
 
 
 def load_named(name: str, split: Split) -> Dataset:
@@ -108,7 +68,9 @@ def load_named(name: str, split: Split) -> Dataset:
 
     Of scikit-learn's 1,797 digits every fourth of a fixed shuffle is in the test set.
     """
-    if name in IMAGES:
+    if name != "digits":
+        from protopinv.data.images import IMAGES, load_images  # and with it all that downloads need
+
         images, labels = load_images(IMAGES[name], split)
         n, height, width = images.shape
         X = images.reshape(n, -1)
@@ -122,25 +84,31 @@ def load_named(name: str, split: Split) -> Dataset:
     return Dataset(f"digits ({split})", X[chosen], y[chosen], (8, 8))
 
 
-def load_table(
-    path: Path,
+def open_table(
+    source: str,
     *,
     target: str | Sequence[str] | None = None,
+    needs_target: bool = True,
     task: str = "auto",
-    **reading: Unpack[Reading],
-) -> Dataset:
-    """All rows of a table: features as they are, by default all other columns, and the target.
+    **reading: Any,
+) -> ArrowRows:
+    """The rows of a file, or of all files in a folder, with the target that they need.
 
     Several targets are a list, or a name that is no column, with commas; so are names in ``drop``.
     A target of numbers in which a few rows hold something else is refused, unless the ``task`` is
-    classification.
+    classification. ``open_rows`` says what ``reading`` may be.
     """
-    asked = [target] if isinstance(target, str) else list(target or ())
-    rows = ArrowRows(path, asked, **reading)
+    path = Path(source)
+    if path != STDIN and not (is_file(path) or is_folder(path)):
+        raise DataError(
+            "Data must be a CSV, Parquet or Arrow file, a folder of such files, - for stdin, or "
+            f"one of {', '.join(NAMED)}. There is no file {source}. Check the path."
+        )
+    if needs_target and target is None:
+        raise DataError(
+            f"A table needs a target column. None was given for {source}. Use target=COLUMN."
+        )
+    rows = open_rows(path, target or (), **reading)
     if task != "classification":
         rows.require_plain_targets()
-    X, y, weight = rows.with_columns(rows.names, framed=True).load()
-    targets = rows.target_names
-    return Dataset(
-        str(path), X, y if targets else None, weight=weight, targets=targets, said=rows.said
-    )
+    return rows

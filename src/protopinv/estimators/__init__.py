@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from protopinv import model_file
 from protopinv.estimators.classifier import ProtoPINVClassifier
 from protopinv.estimators.parameters import ConvStem, ImageCopies, arguments_from
 from protopinv.estimators.regressor import ProtoPINVRegressor
-from protopinv.model_file.loading import ODD, unknown_settings
+from protopinv.model_file.loading import ODD, load_model, unknown_settings
 
 __all__ = ["ConvStem", "ImageCopies", "ProtoPINVClassifier", "ProtoPINVRegressor", "load"]
 
@@ -16,7 +15,7 @@ def load(path: str | Path) -> ProtoPINVClassifier | ProtoPINVRegressor:
 
     Its parameters are those that were set; ``config_`` has those that were used.
     """
-    model = model_file.load_model(path)
+    model = load_model(path)
     kind = ProtoPINVRegressor if model.task == "regression" else ProtoPINVClassifier
     try:
         arguments = arguments_from(model.parameters)

@@ -1,70 +1,53 @@
 """What the classifier and the regressor share: an estimator holds parameters and a model."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted
 from torch import Generator, nn
 
-from protopinv.continual import Pruned, freeze, grow, prune
+from protopinv.callbacks import Callback, Callbacks
+from protopinv.continual import LearnOptions, Pruned, freeze, grow, learn, prune
 from protopinv.diagnose import Diagnosis, Perturbation, check_lemma, diagnose
-from protopinv.errors import ConfigError
 from protopinv.estimators.parameters import (
-    COPIES,
-    STEM,
     ConvStem,
     Hyperparameters,
     ImageCopies,
     as_estimator,
+    fitted,
+    flat,
     parameter,
     stored,
-    written,
 )
 from protopinv.estimators.rows import row_source, rows_to_predict, with_image_shape
-from protopinv.fitting import FitOptions, training_errors
+from protopinv.fitting import FitOptions, fit_rows, training_errors
 from protopinv.model import Model
-from protopinv.plain import Rule
+from protopinv.plain import Rule, require_rule
 from protopinv.rows import RowSource
 from protopinv.train.config import (
     AUTO,
     COUNT_OR_NONE,
-    FIELDS,
     FLAG,
     NATURAL,
     SHARE,
     TrainConfig,
     is_auto,
 )
+from protopinv.train.history import Observer
 from protopinv.train.machine import resolve_device
+from protopinv.train.targets import Targets
 
 if TYPE_CHECKING:
     from protopinv.export import Exported
 
 # Nobody has more numbers to keep; a file holds no larger limit.
 MOST_MEMORY = 2**53
-
-
-def fitted(path: str, text: str, type_: str = "", *, may_lack: bool = True) -> Any:
-    """A fitted attribute: what is at a path in ``model_``, absent before ``fit``.
-
-    Unless it ``may_lack``, None is absence too.
-    """
-
-    def attribute(self: "ProtoPINV") -> Any:
-        value = attrgetter(path)(self._model())
-        if value is None and not may_lack:
-            raise AttributeError(f"This {type(self).__name__} has none: {text}")
-        return value
-
-    type_ = type_ or written(Model.__dataclass_fields__[path].type)
-    return property(attribute, doc=f"{type_}\n        {text}")
 
 
 @as_estimator
@@ -186,21 +169,54 @@ class ProtoPINV(Hyperparameters):
         What is "auto" is resolved in ``fit``; ``config_`` has the values that were used.
         """
         for item in fields(self):
-            rule, value = item.metadata.get("rule"), getattr(self, item.name)
-            plain = value.tolist() if isinstance(value, np.generic) else value
-            if rule is not None and not rule.test(plain):
-                raise ConfigError(
-                    f"{item.name} must be {rule.text}. Got {value!r}. Change it, or leave it at "
-                    f"{item.default!r}."
-                )
-        values = {name: getattr(self, name) for name in FIELDS if hasattr(self, name)}
-        if self.stem is None:
-            values["stem"] = "none"
-        elif isinstance(self.stem, ConvStem):
-            values |= {name: getattr(self.stem, part) for name, part in STEM.items()}
-        if self.copies is not None:
-            values |= {name: getattr(self.copies, part) for name, part in COPIES.items()}
-        return TrainConfig(**values)
+            if rule := item.metadata.get("rule"):
+                value = getattr(self, item.name)
+                plain = value.tolist() if isinstance(value, np.generic) else value
+                require_rule(item.name, plain, rule, f"Change it, or leave it at {item.default!r}.")
+        return TrainConfig(**flat(self))
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        observer: Observer | None = None,
+        callbacks: Iterable[Callback] | None = None,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int | str = "5min",
+        resume: bool = False,
+    ) -> Self:
+        """Train on rows ``X`` and targets ``y``; ``sample_weight`` says what each row counts.
+
+        ``y`` holds labels for a classifier and numbers for a regressor, one a row or several. ``X``
+        is an array, a sparse matrix, a frame of pandas or polars, images, or a source of rows that
+        brings its targets and weights along, as ``open_rows`` makes it of files; then ``y`` is left
+        out.
+
+        ``observer`` is a function that gets every epoch's report; if it returns True, training
+        stops. ``callbacks`` are called at the beginning and the end too, and may fail without harm;
+        ``protopinv.callbacks`` has some.
+
+        With ``checkpoint``, a path, the state of the training is written there every so many
+        epochs, or after a time such as "30s" or "10min", and on Ctrl-C or SIGTERM; ``resume``
+        continues from that file, or begins if there is none. After any error the estimator is as
+        it was before.
+        """
+        watchers = Callbacks(observer, callbacks)
+        with watchers.told_of(self):
+            start = vars(self).get("model_") if self.warm_start else None
+            config, rows = self._rows(X, y, sample_weight, start)
+            targets = self._targets(rows)
+            options = self._options(
+                checkpoint=checkpoint, checkpoint_every=checkpoint_every, resume=resume
+            )
+            self.model_ = fit_rows(rows, targets, config, options, start=start, callbacks=watchers)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of each row, its labels as 0 and 1, or its numbers in the units of ``y``."""
+        return self._model().objective.decode(self._outputs(X).numpy())
 
     @training_errors()
     def grow(self, n: int) -> Self:
@@ -263,7 +279,7 @@ class ProtoPINV(Hyperparameters):
         loaded model is checked on made-up rows; with ``examples`` these are up to 32 training rows
         instead, and anyone who has the file can read them.
         """
-        from protopinv.model_file import save
+        from protopinv.model_file.saving import save
 
         save(self._stored(), path, bank=bank, dtype=dtype, examples=examples, memory=memory)
 
@@ -288,10 +304,13 @@ class ProtoPINV(Hyperparameters):
         from protopinv.export.exporting import export
 
         model = self._stored()
-        options: dict[str, Any] = {"calibration": calibration, "X": X}
-        for name in [name for name, rows in options.items() if rows is not None]:
-            options[name] = rows_to_predict(self, options[name], model)
-        return export(model, path, dtype=dtype, y=y, examples=examples, **options)
+        calibration, X = (
+            None if rows is None else rows_to_predict(self, rows, model)
+            for rows in (calibration, X)
+        )
+        return export(
+            model, path, dtype=dtype, calibration=calibration, X=X, y=y, examples=examples
+        )
 
     def to_sklearn(self) -> Any:
         """An ordinary fitted MLPClassifier or MLPRegressor that predicts the same.
@@ -310,13 +329,38 @@ class ProtoPINV(Hyperparameters):
 
         return to_torch(self._model())
 
+    def _targets(self, rows: RowSource, listed: Any = None) -> Targets:
+        """Statistics of the targets; ``listed`` are all classes that there may be."""
+        raise NotImplementedError
+
+    @training_errors()
+    def _learn(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        decay: float,
+        observer: Observer | None,
+        listed: Any = None,
+    ) -> Self:
+        """Learn from more rows; the first call is a fit."""
+        remedy = "It is the share of the memory to forget. To forget everything, fit again."
+        require_rule("decay", decay, SHARE, remedy)
+        model = vars(self).get("model_")
+        config, rows = self._rows(X, y, sample_weight, model)
+        targets, options = self._targets(rows, listed), self._options()
+        if model is None:
+            first = fit_rows(rows, targets, config, options, callbacks=Callbacks(observer, None))
+            self.model_ = replace(first, is_closed=listed is not None)
+        else:
+            how = LearnOptions(targets, decay, observer, self.max_prototypes)
+            self.model_ = learn(model, rows, config, options, how)
+        return self
+
     def _model(self) -> Model:
         """The fitted model; raises NotFittedError without one."""
-        if "model_" not in vars(self):
-            raise NotFittedError(
-                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with "
-                "appropriate arguments before using this estimator."
-            )
+        if "model_" not in vars(self):  # it takes longer to ask scikit-learn
+            check_is_fitted(self)
         model: Model = self.model_
         return model
 
@@ -352,12 +396,3 @@ class ProtoPINV(Hyperparameters):
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-
-def require_decay(decay: Any) -> None:
-    """Raise ConfigError unless this is a share of the memory that leaves some of it."""
-    if not SHARE.test(decay):
-        raise ConfigError(
-            "decay is the share of the memory to forget: from 0 on and below 1. Got "
-            f"{decay!r}. Change it, or fit again to forget everything."
-        )

@@ -1,8 +1,5 @@
 """ProtoPINVClassifier: a closed-form prototype network as a scikit-learn classifier."""
 
-from collections.abc import Iterable
-from dataclasses import replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -12,13 +9,12 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 
-from protopinv.callbacks import Callback, Callbacks
-from protopinv.continual import LearnOptions, forget, learn
+from protopinv.continual import forget
 from protopinv.errors import DataError
-from protopinv.estimators.base import ProtoPINV, fitted, require_decay
-from protopinv.estimators.parameters import as_estimator, hyperparameter, parameter
+from protopinv.estimators.base import ProtoPINV
+from protopinv.estimators.parameters import as_estimator, fitted, hyperparameter, parameter
 from protopinv.estimators.rows import data_errors, plain_labels
-from protopinv.fitting import fit_rows, training_errors
+from protopinv.fitting import training_errors
 from protopinv.objective import Classes, Labels
 from protopinv.plain import Rule
 from protopinv.rows import MemoryRows, RowSource
@@ -63,45 +59,6 @@ class ProtoPINVClassifier(ClassifierMixin, ProtoPINV):
         tags.classifier_tags.multi_label = True
         return tags
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        observer: Observer | None = None,
-        callbacks: Iterable[Callback] | None = None,
-        checkpoint: str | Path | None = None,
-        checkpoint_every: int | str = "5min",
-        resume: bool = False,
-    ) -> Self:
-        """Train on rows ``X`` and labels ``y``; ``sample_weight`` says what each row counts.
-
-        ``X`` is an array, a sparse matrix, a frame of pandas or polars, images, or a source of rows
-        that brings its targets and weights along, as ``open_rows`` makes it of files; then ``y`` is
-        left out.
-
-        ``observer`` is a function that gets every epoch's report; if it returns True, training
-        stops. ``callbacks`` are called at the beginning and the end too, and may fail without harm;
-        ``protopinv.callbacks`` has some.
-
-        With ``checkpoint``, a path, the state of the training is written there every so many
-        epochs, or after a time such as "30s" or "10min", and on Ctrl-C or SIGTERM; ``resume``
-        continues from that file, or begins if there is none. After any error the estimator is as
-        it was before.
-        """
-        watchers = Callbacks(observer, callbacks)
-        with watchers.told_of(self):
-            start = vars(self).get("model_") if self.warm_start else None
-            config, rows = self._rows(X, y, sample_weight, start)
-            labels = label_targets(rows)
-            options = self._options(
-                checkpoint=checkpoint, checkpoint_every=checkpoint_every, resume=resume
-            )
-            self.model_ = fit_rows(rows, labels, config, options, start=start, callbacks=watchers)
-        return self
-
-    @training_errors()
     def partial_fit(
         self,
         X: Any,
@@ -119,24 +76,8 @@ class ProtoPINVClassifier(ClassifierMixin, ProtoPINV):
         ``decay`` is the share of the replay memory of earlier rows to forget, for distribution
         drift. After Ctrl-C, or any error, the model is as it was before the call.
         """
-        require_decay(decay)
-        model = vars(self).get("model_")
         listed = None if classes is None else plain_labels(np.asarray(classes).ravel())
-        config, rows = self._rows(X, y, sample_weight, model)
-        labels, options = label_targets(rows, listed), self._options()
-        if model is None:
-            first = fit_rows(rows, labels, config, options, callbacks=Callbacks(observer, None))
-            self.model_ = replace(first, is_closed=listed is not None)
-        else:
-            how = LearnOptions(
-                decay=decay, observer=observer, max_prototypes=self.max_prototypes, classes=listed
-            )
-            self.model_ = learn(model, rows, config, options, how)
-        return self
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The class of each row, or its labels as 0 and 1."""
-        return self._model().objective.decode(self._outputs(X).numpy())
+        return self._learn(X, y, sample_weight, decay, observer, listed)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class, in the order of ``classes_``, or of each label."""
@@ -165,20 +106,19 @@ class ProtoPINVClassifier(ClassifierMixin, ProtoPINV):
         self.model_ = forget(self._model(), label)
         return self
 
+    def _targets(self, rows: RowSource, listed: Any = None) -> Targets:
+        """Statistics of labels: one class a row, of those ``listed`` if any are, or several labels.
 
-def label_targets(rows: RowSource, listed: Any = None) -> Targets:
-    """Statistics of labels: one class a row, of those ``listed`` if any are, or several labels.
-
-    Classes in memory are checked as scikit-learn does.
-    """
-    if isinstance(rows, MemoryRows) and rows.is_column:
-        rows.y = plain_labels(rows.y)
-        with data_errors():
-            check_classification_targets(rows.y)
-    if listed is None:
-        return LabelCounts() if rows.is_column else LabelColumns()
-    if not rows.is_column:
-        raise DataError(
-            "classes lists the classes of one class a row. y has several labels. Leave it out."
-        )
-    return LabelCounts(np.unique(listed))
+        Classes in memory are checked as scikit-learn does.
+        """
+        if isinstance(rows, MemoryRows) and rows.is_column:
+            rows.y = plain_labels(rows.y)
+            with data_errors():
+                check_classification_targets(rows.y)
+        if listed is None:
+            return LabelCounts() if rows.is_column else LabelColumns()
+        if not rows.is_column:
+            raise DataError(
+                "classes lists the classes of one class a row. y has several labels. Leave it out."
+            )
+        return LabelCounts(np.unique(listed))

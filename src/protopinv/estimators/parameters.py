@@ -8,16 +8,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, make_dataclass
 from numbers import Integral
+from operator import attrgetter
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from protopinv.model import Model
 from protopinv.model_file.loading import tupled
 from protopinv.plain import Rule
 from protopinv.tables.table import checked_kinds
-from protopinv.train.config import AUTO, TrainConfig
+from protopinv.train.config import AUTO, FIELDS, TrainConfig
 
 Estimator = TypeVar("Estimator", bound=type)
 
@@ -78,6 +80,22 @@ def as_estimator(estimator: Estimator) -> Estimator:
     return estimator
 
 
+def fitted(path: str, text: str, type_: str = "", *, may_lack: bool = True) -> Any:
+    """A fitted attribute: what is at a path in ``model_``, absent before ``fit``.
+
+    Unless it ``may_lack``, None is absence too.
+    """
+
+    def attribute(self: Any) -> Any:
+        value = attrgetter(path)(self._model())
+        if value is None and not may_lack:
+            raise AttributeError(f"This {type(self).__name__} has none: {text}")
+        return value
+
+    type_ = type_ or written(Model.__dataclass_fields__[path].type)
+    return property(attribute, doc=f"{type_}\n        {text}")
+
+
 @as_estimator
 class ConvStem(BaseEstimator):
     """A convolutional stem before the network: filters made from patches, never trained.
@@ -136,6 +154,18 @@ Hyperparameters: Any = make_dataclass(
     repr=False,
     kw_only=True,
 )
+
+
+def flat(estimator: Any) -> dict[str, Any]:
+    """The parameters of an estimator that are fields of TrainConfig, of stem and copies too."""
+    values = {name: getattr(estimator, name) for name in FIELDS if hasattr(estimator, name)}
+    if estimator.stem is None:
+        values["stem"] = "none"
+    elif isinstance(estimator.stem, ConvStem):
+        values |= {name: getattr(estimator.stem, part) for name, part in STEM.items()}
+    if estimator.copies is not None:
+        values |= {name: getattr(estimator.copies, part) for name, part in COPIES.items()}
+    return values
 
 
 def stored(estimator: Any) -> dict[str, Any]:

@@ -1,18 +1,12 @@
 """ProtoPINVRegressor: numbers from a closed-form prototype network."""
 
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Self
 
-from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
-from protopinv.callbacks import Callback, Callbacks
-from protopinv.continual import LearnOptions, learn
-from protopinv.estimators.base import ProtoPINV, require_decay
+from protopinv.estimators.base import ProtoPINV
 from protopinv.estimators.parameters import as_estimator, hyperparameter, parameter
-from protopinv.fitting import fit_rows, training_errors
 from protopinv.rows import MemoryRows, RowSource
 from protopinv.train.config import FLAG
 from protopinv.train.history import Observer
@@ -48,37 +42,6 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        observer: Observer | None = None,
-        callbacks: Iterable[Callback] | None = None,
-        checkpoint: str | Path | None = None,
-        checkpoint_every: int | str = "5min",
-        resume: bool = False,
-    ) -> Self:
-        """Train on rows ``X`` and numbers ``y``, one target a row or several.
-
-        Rows, weights and options are those of ``ProtoPINVClassifier.fit``: ``X`` may be an array, a
-        sparse matrix, a frame, images, or a source of rows that brings its targets along;
-        ``observer`` and ``callbacks`` watch every epoch; with ``resume`` training continues from
-        its ``checkpoint``. After any error the estimator is as it was before.
-        """
-        watchers = Callbacks(observer, callbacks)
-        with watchers.told_of(self):
-            start = vars(self).get("model_") if self.warm_start else None
-            config, rows = self._rows(X, y, sample_weight, start)
-            numbers = self._targets_of(rows)
-            options = self._options(
-                checkpoint=checkpoint, checkpoint_every=checkpoint_every, resume=resume
-            )
-            self.model_ = fit_rows(rows, numbers, config, options, start=start, callbacks=watchers)
-        return self
-
-    @training_errors()
     def partial_fit(
         self,
         X: Any,
@@ -93,26 +56,9 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
         ``decay`` is the share of the replay memory of earlier rows to forget, for distribution
         drift. After Ctrl-C, or any error, the model is as it was before the call.
         """
-        require_decay(decay)
-        model = vars(self).get("model_")
-        config, rows = self._rows(X, y, sample_weight, model)
-        numbers, options = self._targets_of(rows), self._options()
-        if model is None:
-            watchers = Callbacks(observer, None)
-            self.model_ = fit_rows(rows, numbers, config, options, callbacks=watchers)
-        else:
-            most, is_bounded = self.max_prototypes, bool(self.bounded)
-            how = LearnOptions(
-                decay=decay, observer=observer, max_prototypes=most, bounded=is_bounded
-            )
-            self.model_ = learn(model, rows, config, options, how)
-        return self
+        return self._learn(X, y, sample_weight, decay, observer)
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The number of each row, or several, in the units of ``y``."""
-        return self._model().objective.decode(self._outputs(X).numpy())
-
-    def _targets_of(self, rows: RowSource) -> Targets:
+    def _targets(self, rows: RowSource, listed: Any = None) -> Targets:  # noqa: ARG002
         """Statistics of numbers; those in memory become floats."""
         if isinstance(rows, MemoryRows):
             rows.y = numbers_of(rows.y, "y")

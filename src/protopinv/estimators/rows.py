@@ -21,12 +21,13 @@ from sklearn.utils.validation import _check_sample_weight, _check_y, _get_featur
 from protopinv.errors import ColumnsWarning, ConfigError, DataError, ProtoPINVError
 from protopinv.features import map_side
 from protopinv.fitting import require_some
-from protopinv.model import Model, torch_ready
+from protopinv.model import Model
 from protopinv.rows import ArrayRows, MemoryRows, RowSource, exact_numbers, frame_columns, is_frame
 from protopinv.rows.source import IN_MEMORY_BYTES
 from protopinv.tables.rows import columns_of
 from protopinv.train.config import TrainConfig
 from protopinv.train.machine import expected
+from protopinv.train.rows import torch_ready
 from protopinv.train.targets import few
 from protopinv.words import hint
 

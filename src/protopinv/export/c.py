@@ -6,7 +6,6 @@ call of a function in ``assets/functions.c``; those that are called go into the 
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import resources
 from itertools import pairwise
 from typing import Any
@@ -26,11 +25,14 @@ from protopinv.export.steps import (
     Pick,
     Shift,
     Step,
+    no_case,
 )
 from protopinv.export.text import c_numbers, identifier, rendered
 from protopinv.tables import Category
 from protopinv.tables.parts import Curve, Filled, Flag, Look, Part, Wave, Week
 
+# The files by how their names end, and the template of each.
+FILES = {".c": "model.c", ".h": "model.h", "_test.c": "model_test.c"}
 # Activations that math.h has.
 LIBRARY = {"tanh": "tanhf", "cos": "cosf"}
 TYPES = {
@@ -47,26 +49,18 @@ CASES, TOLERANCE = 8, 2e-4
 MOST_NAMES = 200
 
 
-@dataclass(frozen=True)
-class Source:
-    """The texts of three files, and the flash and the memory they take beside the code."""
-
-    code: str
-    header: str
-    test: str
-    constant_bytes: int
-    static_bytes: int
-
-
 def write_c(
-    description: Description, stem: str, about: Sequence[str], model: Quantised | None = None
-) -> Source:
-    """The network in float32, or as it was quantised; ``stem`` is the name of its files."""
+    description: Description, stem: str, about: Sequence[str], quantised: Quantised | None = None
+) -> tuple[dict[str, str], tuple[int, int]]:
+    """The texts of all files by how their names end; flash and memory beside the code, in bytes.
+
+    The network is in float32, or as it was quantised; ``stem`` is the name of its files.
+    """
     name, program, encode = identifier(stem), _Program(), description.encode
-    if model is None:
+    if quantised is None:
         _float32(program, description)
     else:
-        _int8(program, model, description.n_inputs)
+        _int8(program, quantised, description.model.n_features)
     if description.bounds is not None:
         program.constant("low", description.bounds[0])
         program.constant("high", description.bounds[1])
@@ -75,11 +69,11 @@ def write_c(
         "name": name,
         "stem": stem,
         "about": about,
-        "task": description.task,
-        "n": description.n_inputs,
+        "task": description.model.task,
+        "n": description.model.n_features,
         "k": description.n_outputs,
-        "is_int8": model is not None,
-        "n_scales": 0 if model is None else len(model.output_scale),
+        "is_int8": quantised is not None,
+        "n_scales": 0 if quantised is None else len(quantised.output_scale),
         "is_frame": encode is not None,
         "is_bounded": description.bounds is not None,
         "labels": program.strings("classes", description.labels or []),
@@ -92,17 +86,12 @@ def write_c(
         "arrays": "\n".join(program.texts),
         "functions": "\n\n".join(_called(calls)),
         "calls": calls,
-        **_cases(description, model),
-    }
-    memory = {
         "constant_bytes": program.constant_bytes,
         "static_bytes": program.static_bytes,
+        **_cases(description, quantised),
     }
-    code, header, test = (
-        rendered("protopinv.export", file, **values, **memory)
-        for file in ("model.c", "model.h", "model_test.c")
-    )
-    return Source(code, header, test, **memory)
+    texts = {end: rendered("protopinv.export", file, **values) for end, file in FILES.items()}
+    return texts, (program.constant_bytes, program.static_bytes)
 
 
 class _Program:
@@ -180,7 +169,7 @@ def _step(program: _Program, step: Step, n: int, here: str, there: str) -> None:
             at = 0
             for column, part in step.parts:
                 _part(program, part, f"x[{column}]", f"{there} + {at}")
-                at += part.n_outputs
+                at += part(np.zeros(1)).shape[1]  # as many numbers as it gives for any row
         case Pick():
             program.call("pick", here, there, used=_mask(step.columns, n), n=n)
         case Shift():
@@ -204,17 +193,14 @@ def _step(program: _Program, step: Step, n: int, here: str, there: str) -> None:
             weights = {"weight": step.filters, "smallest": step.floor}
             program.call("convolve", here, there, contrast, **weights, **shape, **sides, **layout)
         case _:
-            raise ExportError(
-                f"C can hold the steps it knows. {type(step).__name__} is none of them. Export to "
-                "another format."
-            )
+            raise no_case("C", step)
 
 
 def _part(program: _Program, part: Part, x: str, there: str) -> None:
     match part:
         case Curve():
             arrays = {"levels": part.levels, "averages": part.averages}
-            program.call("curve", x, there, **arrays, n=len(part.levels), k=part.n_outputs)
+            program.call("curve", x, there, **arrays, n=len(part.levels), k=part.averages.shape[1])
         case Look():
             n, k = part.vectors.shape
             program.call("look", x, there, vectors=part.vectors, n=n - 2, k=k)
@@ -227,9 +213,9 @@ def _mask(columns: Any, n: int) -> NDArray[np.uint8]:
     return np.packbits(np.isin(np.arange(n), columns), bitorder="little")
 
 
-def _int8(program: _Program, model: Quantised, n: int) -> None:
+def _int8(program: _Program, quantised: Quantised, n: int) -> None:
     """Calls from the row to the outputs as whole numbers."""
-    entry = model.entry
+    entry = quantised.entry
     each = bool(np.ptp(entry.middle) or np.ptp(entry.factor))
     some = slice(None) if each else slice(1)
     program.call(
@@ -246,7 +232,7 @@ def _int8(program: _Program, model: Quantised, n: int) -> None:
         scale = {"centre": entry.centre, "width": entry.width, "starts": entry.starts}
         program.call("enter_bent", "x", "buffer_0", **places, **scale, n=len(entry.bent))
     widths = [len(entry.columns)]
-    for number, layer in enumerate(model.layers):
+    for number, layer in enumerate(quantised.layers):
         here, there = f"buffer_{number % 2}", f"buffer_{(number + 1) % 2}"
         blocks, n_in, n_out = layer.weights.shape
         numbers = {
@@ -264,7 +250,7 @@ def _int8(program: _Program, model: Quantised, n: int) -> None:
         widths.append(blocks * n_out)
     for number in (0, 1):
         program.buffer(f"buffer_{number}", max(widths[number::2], default=0), "int8_t")
-    program.constant("scale", model.output_scale)
+    program.constant("scale", quantised.output_scale)
 
 
 def _called(calls: str) -> list[str]:
@@ -281,13 +267,11 @@ def _called(calls: str) -> list[str]:
 
 def _columns(description: Description, name: str) -> list[tuple[str, str]]:
     """The name of every column, and what to pass for it; nothing if they are too many."""
-    encode, names = description.encode, description.feature_names or ()
+    encode, names = description.encode, description.model.used_names or ()
     if encode is None:
         return [(column, "") for column in names] if len(names) <= MOST_NAMES else []
     columns = []
-    for number, (column, origin) in enumerate(
-        zip(encode.table.columns, encode.origins.tolist(), strict=True)
-    ):
+    for number, (column, origin) in enumerate(encode.columns):
         kind = {
             "number": "a number",
             "category": f'a category: {name}_code({number}, "...")',
@@ -297,13 +281,13 @@ def _columns(description: Description, name: str) -> list[tuple[str, str]]:
     return columns
 
 
-def _cases(description: Description, model: Quantised | None) -> dict[str, Any]:
+def _cases(description: Description, quantised: Quantised | None) -> dict[str, Any]:
     """Rows, their outputs, and by how much these may be off."""
     rows = description.examples[:CASES].astype(np.float32)
     n_cases = len(rows)
     if not n_cases:  # an array of C is not empty
-        rows = np.zeros((1, description.n_inputs), dtype=np.float32)
-    expected = description.outputs(rows) if model is None else model.outputs(rows)
-    tolerance = 0.0 if model is not None else TOLERANCE
+        rows = np.zeros((1, description.model.n_features), dtype=np.float32)
+    expected = description.outputs(rows) if quantised is None else quantised.outputs(rows)
+    tolerance = 0.0 if quantised is not None else TOLERANCE
     allowed = tolerance * np.abs(expected[:n_cases]).max(axis=0, initial=0.0)
     return {"n_cases": n_cases, "cases": rows, "expected": expected, "allowed": allowed}

@@ -13,7 +13,6 @@ PIPELINES = {
     "multi-label": "tabular-classification",
     "regression": "tabular-regression",
 }
-MEASURES = {"classification": "accuracy", "multi-label": "label accuracy", "regression": "R2"}
 # Longer lists are cut.
 MOST_NAMES = 50
 
@@ -25,7 +24,7 @@ def card(model: Model, name: str, version: str) -> str:
         "pipeline_tag": PIPELINES[model.task],
         "tags": ["protopinv", "tabular", model.task],
     }
-    names = model.feature_names
+    names, description = model.feature_names, describe(model)
     return rendered(
         "protopinv.export",
         "card.md",
@@ -36,9 +35,8 @@ def card(model: Model, name: str, version: str) -> str:
         columns=[] if model.table is None else model.table.columns[:MOST_NAMES],
         names=None if names is None or model.table is not None else _listed(names),
         classes=_listed(model.classes.tolist()) if model.task == "classification" else None,
-        measure=MEASURES[model.task],
-        operations=describe(model).operations,
-        is_bounded=getattr(model.objective, "low", None) is not None,
+        operations=description.operations,
+        is_bounded=description.bounds is not None,
     )
 
 

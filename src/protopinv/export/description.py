@@ -22,12 +22,11 @@ from protopinv.export.steps import (
     Step,
     operations,
 )
-from protopinv.features import Squash, Stem, TailTransform
+from protopinv.features import Stem, TailTransform
 from protopinv.model import Model
-from protopinv.model_file import made_up
 from protopinv.model_file.packing import thin_factors
-from protopinv.objective import Numbers, Objective
-from protopinv.tables import Table
+from protopinv.model_file.saving import made_up
+from protopinv.objective import Numbers
 
 Rows = NDArray[np.float64]
 
@@ -44,20 +43,15 @@ PIECE_ROWS = 1000
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """Steps from a row to outputs, and what the outputs stand for.
+    """A model as steps from a row to its outputs.
 
     ``examples`` are a few rows, ``deviations`` the scale of every feature that layers see.
     """
 
+    model: Model
     steps: tuple[Step, ...]
-    objective: Objective
-    task: str
-    activation: str
-    feature_names: tuple[str, ...] | None
-    n_inputs: int
     examples: Rows
     deviations: Rows
-    table: Table | None
 
     @property
     def encode(self) -> Encode | None:
@@ -68,7 +62,8 @@ class Description:
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """How many numbers a row has: before the first step, and after each."""
-        rows, sizes = torch.zeros(1, self.n_inputs, dtype=torch.float64), [self.n_inputs]
+        n_inputs = self.model.n_features
+        rows, sizes = torch.zeros(1, n_inputs, dtype=torch.float64), [n_inputs]
         for step in self.steps:
             rows = step(rows)
             sizes.append(rows.shape[1])
@@ -77,20 +72,21 @@ class Description:
     @property
     def n_outputs(self) -> int:
         """Outputs of a row: one for each class, label or target."""
-        return self.objective.n_outputs
+        return self.model.objective.n_outputs
 
     @property
     def labels(self) -> list[Any] | None:
         """The classes in the order of the outputs; None for labels and numbers."""
-        labels = getattr(self.objective, "labels", None)
+        labels = getattr(self.model.objective, "labels", None)
         return None if labels is None else list(labels.tolist())
 
     @property
     def bounds(self) -> Rows | None:
         """The lowest and the highest prediction of each target; None where there are no bounds."""
-        if not isinstance(self.objective, Numbers) or self.objective.low is None:
+        objective = self.model.objective
+        if not isinstance(objective, Numbers) or objective.low is None:
             return None
-        return np.array([self.objective.low, self.objective.high], dtype=np.float64)
+        return np.array([objective.low, objective.high], dtype=np.float64)
 
     @property
     def operations(self) -> int:
@@ -101,9 +97,11 @@ class Description:
     def rows(self, codes: Any) -> Rows:
         """Rows as the first step takes them, from those that ``Model.outputs`` takes."""
         rows = np.asarray(codes.toarray() if hasattr(codes, "toarray") else codes)
-        if self.table is None:
+        if self.model.table is None:
             return rows
-        return self.table.features(rows) if self.encode is None else rows - self.encode.origins
+        if self.encode is None:
+            return self.model.table.features(rows)
+        return rows - self.encode.origins
 
     def outputs(self, X: NDArray[Any], dtype: torch.dtype = torch.float64) -> Rows:
         """Outputs of the network in arithmetic of this precision."""
@@ -129,22 +127,10 @@ def describe(model: Model, examples: Any = None) -> Description:
         used = _used(first, model, scale, codes)
     mean, scale = mean[used], scale[used]
     first = replace(first, weight=first.weight[:, used])
-    activation = model.network.activation
-    steps = (*front_steps(model, used), *_layers(first, others, activation, mean, scale))
-    names = model.feature_names
-    if model.table is not None:
-        names = tuple(column.name for column in model.table.columns)
-    return Description(
-        steps,
-        model.objective,
-        model.task,
-        activation,
-        None if names is None else tuple(names),
-        model.n_features,
-        codes - (steps[0].origins if isinstance(steps[0], Encode) else 0),
-        1 / scale.numpy(),
-        model.table,
-    )
+    layers = _layers(first, others, model.network.activation, mean, scale)
+    steps = (*front_steps(model, used), *layers)
+    examples = codes - (steps[0].origins if isinstance(steps[0], Encode) else 0)
+    return Description(model, steps, examples, deviations=1 / scale.numpy())
 
 
 def _used(first: Affine, model: Model, scale: Tensor, codes: Rows) -> Tensor:
@@ -173,7 +159,7 @@ def front_steps(model: Model, used: Tensor | None = None) -> Iterator[Step]:
     if len(used) < model.n_inputs:
         yield Pick(used)
     if isinstance(front, TailTransform) and bool((chosen := front.chosen[used]).any()):
-        kind = "squash" if isinstance(front, Squash) else "clip"
+        kind = type(front).__name__.lower()
         centre = torch.where(chosen, front.centre[used], 0.0)
         yield Bend(kind, chosen, _float64(centre), _float64(front.width[used]))
 

@@ -14,15 +14,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from protopinv import __version__, model_file
+from protopinv import __version__
 from protopinv.errors import ConfigError, DataError, ExportError, ExportWarning, OutputError
-from protopinv.export.c import write_c
+from protopinv.export.c import FILES, write_c
 from protopinv.export.description import Description, Rows, describe
 from protopinv.export.javascript import write_javascript
 from protopinv.export.onnx import write_onnx
 from protopinv.export.quantise import quantise
 from protopinv.files import replacing, require_ending, require_file
 from protopinv.model import Model
+from protopinv.model_file.loading import load_model
+from protopinv.model_file.saving import made_up, save, shareable
 from protopinv.objective import Classes, Numbers
 
 # What endings stand for, and the types of number each can have; model files have their own.
@@ -83,7 +85,7 @@ def export(
     examples: bool = False,
 ) -> Exported:
     """Write a model in the format that the ending names; rows are those of ``Model.outputs``."""
-    path, shown = Path(path), model_file.shareable(model, examples=examples).examples
+    path, shown = Path(path), shareable(model, examples=examples).examples
     if calibration is not None and (dtype != "int8" or path.suffix == ".safetensors"):
         raise ConfigError(
             f"Calibration is for int8 in C. Got it for {path.suffix} in {dtype}. Leave it out."
@@ -91,12 +93,12 @@ def export(
     truth = _targets(model, X, y)
     description = describe(model, shown)
     if path.suffix == ".safetensors":
-        model_file.save(model, path, bank=False, dtype=dtype, examples=examples)
+        save(model, path, bank=False, dtype=dtype, examples=examples)
         exported = Exported((path,), "safetensors", dtype, description.operations)
-        outputs: Outputs = describe(model_file.load_model(path)).outputs
+        outputs: Outputs = describe(load_model(path)).outputs
     else:
         is_made_up = calibration is None and dtype == "int8"
-        seen = model_file.made_up(model, CALIBRATION_ROWS).numpy() if is_made_up else calibration
+        seen = made_up(model, CALIBRATION_ROWS).numpy() if is_made_up else calibration
         rows = None if seen is None else description.rows(seen)
         exported, outputs = _write(description, path, dtype, rows)
         if is_made_up:
@@ -143,62 +145,44 @@ def _write(
         )
     _require_float32(description, kind)
     require_file(path)
-    about = [
+    about, quantised = _about(description, dtype), None
+    sizes: tuple[int | None, int | None] = None, None
+    if kind == "C99":
+        _require_place_for_c(path)
+        if dtype == "int8":
+            quantised = quantise(description, description.examples if rows is None else rows)
+        texts, sizes = write_c(description, path.stem, about, quantised)
+        named = ((path.with_name(path.stem + end), text) for end, text in texts.items())
+        files = {place: text.encode("ascii") for place, text in named}
+    elif kind == "JavaScript":
+        files = {path: write_javascript(description, about).encode("ascii")}
+    else:
+        files = {path: write_onnx(description, __version__)}
+    with ExitStack() as all_or_none:
+        for place, content in files.items():
+            all_or_none.enter_context(replacing(place)).write_bytes(content)
+    exported = Exported(tuple(files), kind, dtype, description.operations, *sizes)
+    if quantised is not None:
+        return exported, quantised.outputs
+    return exported, partial(description.outputs, dtype=torch.float32)
+
+
+def _about(description: Description, dtype: str) -> list[str]:
+    """What a file of code says of itself."""
+    answers = "outputs" if description.labels is None else "classes"
+    return [
         f"Written by protopinv {__version__}.",
-        f"A network for {description.task}: {description.n_inputs} inputs, {description.n_outputs} "
-        f"{'outputs' if description.labels is None else 'classes'}, in {dtype}.",
+        f"A network for {description.model.task}: {description.model.n_features} inputs, "
+        f"{description.n_outputs} {answers}, in {dtype}.",
         f"{description.operations} operations for a row.",
     ]
-    outputs: Outputs = partial(description.outputs, dtype=torch.float32)
-    exported = Exported((path,), kind, dtype, description.operations)
-    if kind == "C99":
-        return _write_c(description, exported, rows, about)
-    if kind == "JavaScript":
-        _save({path: write_javascript(description, about).encode("ascii")})
-    else:
-        _save({path: write_onnx(description, __version__)})
-    return exported, outputs
 
 
-def _write_c(
-    description: Description, exported: Exported, rows: Rows | None, about: list[str]
-) -> tuple[Exported, Outputs]:
-    (path,) = exported.files
-    _require_c_name(path)
-    header, test = path.with_suffix(".h"), path.with_name(f"{path.stem}_test.c")
-    for beside in (header, test):
-        _require_ours(beside, path)
-    quantised = None
-    outputs: Outputs = partial(description.outputs, dtype=torch.float32)
-    if exported.dtype == "int8":
-        if description.encode is not None:
-            raise ExportError(
-                "C in int8 takes rows of numbers. This model takes a frame, of which it makes "
-                f"{description.sizes[1]} numbers. Use dtype='float32'."
-            )
-        quantised = quantise(description, description.examples if rows is None else rows)
-        outputs = quantised.outputs
-    source = write_c(description, path.stem, about, quantised)
-    texts = {path: source.code, header: source.header, test: source.test}
-    _save({place: text.encode("ascii") for place, text in texts.items()})
-    written = replace(
-        exported,
-        files=tuple(texts),
-        constant_bytes=source.constant_bytes,
-        static_bytes=source.static_bytes,
-    )
-    return written, outputs
+def _require_place_for_c(path: Path) -> None:
+    """Raise ExportError for a name that compilers could trip over, and OutputError for files there.
 
-
-def _save(contents: Mapping[Path, bytes]) -> None:
-    """Write all files, or none of them."""
-    with ExitStack() as all_or_none:
-        for path, content in contents.items():
-            all_or_none.enter_context(replacing(path)).write_bytes(content)
-
-
-def _require_c_name(path: Path) -> None:
-    """Raise ExportError for a name that compilers could trip over."""
+    Files beside it, which nobody named, are replaced if they are an earlier export.
+    """
     if not FILE_NAME.fullmatch(path.stem):
         raise ExportError(
             f"Files of C are called by letters, digits, '_', '-' and '.'. Got {path.name!r}. "
@@ -209,20 +193,18 @@ def _require_c_name(path: Path) -> None:
             f"The header of an export must not hide one of C's own. {path.stem}.h is one. Rename "
             "it."
         )
-
-
-def _require_ours(beside: Path, path: Path) -> None:
-    """Raise OutputError if a file that nobody named would be replaced, unless it is an export."""
-    require_file(beside)
-    if not beside.exists():
-        return
-    with beside.open("rb") as file:
-        start = file.read(max(map(len, OURS)))
-    if not start.startswith(OURS):
-        raise OutputError(
-            f"An export in C writes {beside.name} beside {path.name}, over an earlier export only. "
-            f"{beside} is a file of another program. Rename it, or export under another name."
-        )
+    for beside in (path.with_name(path.stem + end) for end in FILES if end != path.suffix):
+        require_file(beside)
+        if not beside.exists():
+            continue
+        with beside.open("rb") as file:
+            start = file.read(max(map(len, OURS)))
+        if not start.startswith(OURS):
+            raise OutputError(
+                f"An export in C writes {beside.name} beside {path.name}, over an earlier export "
+                f"only. {beside} is a file of another program. Rename it, or export under another "
+                "name."
+            )
 
 
 def _require_float32(description: Description, kind: str) -> None:

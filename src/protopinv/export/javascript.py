@@ -50,25 +50,21 @@ def write_javascript(
             "larger. Use smaller labels, or texts."
         )
     info = {
-        "task": description.task,
-        "activation": description.activation,
-        "features": description.feature_names,
+        "task": description.model.task,
+        "activation": description.model.network.activation,
+        "features": description.model.used_names,
         "outputs": description.n_outputs,
     }
     limits = {} if bounds is None else dict(zip(("low", "high"), bounds.tolist(), strict=True))
-    columns: list[str] = []
-    if encode is not None:
-        pairs = zip(encode.table.columns, encode.origins.tolist(), strict=True)
-        columns = [_column(column, origin) for column, origin in pairs]
     return rendered(
         "protopinv.export",
         "model.mjs",
         about=about,
-        task=description.task,
+        task=description.model.task,
         info=js_value(info if labels is None else {**info, "classes": labels}),
-        facts=js_value({"inputs": description.n_inputs, **limits}),
+        facts=js_value({"inputs": description.model.n_features, **limits}),
         steps=[js_step(step, shorter=shorter) for step in description.steps],
-        columns=columns,
+        columns=[] if encode is None else [_column(*column) for column in encode.columns],
         gaps=js_value(sorted(GAPS)),
     )
 

@@ -27,12 +27,8 @@ TRAINABLE = ("weight", "bias", "filters")
 
 def to_torch(model: Model) -> nn.Module:
     """From rows in float32 to outputs: logits of classes and labels, or numbers within bounds."""
+    _require_numbers(model, "A torch module takes")
     description = describe(model)
-    if description.encode is not None:
-        raise ExportError(
-            "A torch module takes numbers. This model takes a frame, of which it makes "
-            f"{description.sizes[1]} numbers. Train on numbers of your own making."
-        )
     steps: list[Step] = list(description.steps)
     if description.bounds is not None:
         steps.append(_Clamp(*torch.from_numpy(description.bounds)))
@@ -111,13 +107,18 @@ def to_sklearn(model: Model) -> Any:
     return network
 
 
-def _require_plain_layers(model: Model) -> None:
-    """Raise ExportError for a model that scikit-learn's networks cannot hold."""
+def _require_numbers(model: Model, takes: str) -> None:
+    """Raise ExportError for a model that encodes the columns of a frame."""
     if model.table is not None and not model.table.is_plain:
         raise ExportError(
-            "scikit-learn's networks take numbers. This model takes a frame, of which it makes "
+            f"{takes} numbers. This model takes a frame, of which it makes "
             f"{model.table.n_features} numbers. Train on numbers of your own making."
         )
+
+
+def _require_plain_layers(model: Model) -> None:
+    """Raise ExportError for a model that scikit-learn's networks cannot hold."""
+    _require_numbers(model, "scikit-learn's networks take")
     if model.front is not None:
         raise ExportError(
             "scikit-learn's networks have layers only. This model has a "

@@ -4,6 +4,7 @@ Rows of numbers are one input, columns of a frame an input each.
 """
 
 import json
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from protopinv.export.steps import (
     Pick,
     Shift,
     Step,
+    no_case,
 )
 from protopinv.objective import Classes, Labels
 from protopinv.optional import require
@@ -44,7 +46,7 @@ def write_onnx(description: Description, producer: str) -> bytes:
     names = ["X"] if encode is None else _input_names(encode)
     graph = _Graph(onnx, frozenset(names))
     here, steps, opsets = "X", description.steps, [helper.make_opsetid("", OPSET)]
-    inputs = [helper.make_tensor_value_info("X", kinds.FLOAT, ["N", description.n_inputs])]
+    inputs = [helper.make_tensor_value_info("X", kinds.FLOAT, ["N", description.model.n_features])]
     if encode is not None:
         types = {"category": kinds.STRING, "date": kinds.DOUBLE, "number": kinds.FLOAT}
         inputs = [
@@ -71,9 +73,9 @@ def write_onnx(description: Description, producer: str) -> bytes:
 
 def _metadata(description: Description) -> dict[str, str]:
     """What the file says of itself, as JSON."""
-    facts = {"task": description.task, "activation": description.activation}
-    if description.feature_names is not None:
-        facts["feature_names"] = json.dumps(description.feature_names)
+    facts = {"task": description.model.task, "activation": description.model.network.activation}
+    if description.model.used_names is not None:
+        facts["feature_names"] = json.dumps(description.model.used_names)
     if description.labels is not None:
         facts["classes"] = json.dumps(description.labels)
     return {**facts, "opset": str(OPSET)}
@@ -91,10 +93,11 @@ class _Graph:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
-    def __getattr__(self, operator: str) -> Any:
-        return partial(self._node, operator)
+    def __getattr__(self, operator: str) -> Callable[..., str]:
+        return partial(self.node, operator)
 
-    def _node(self, operator: str, *inputs: Any, output: str | None = None, **options: Any) -> str:
+    def node(self, operator: str, *inputs: Any, output: str | None = None, **options: Any) -> str:
+        """Add a node; gives the name of its output."""
         name = output or _free(f"{operator.lower()}_{len(self.nodes)}", self.reserved)
         places = [each if isinstance(each, str) else self.constant(each) for each in inputs]
         node = self.onnx.helper.make_node(operator, places, [name], name=f"{name}_node", **options)
@@ -117,54 +120,45 @@ def _step(graph: _Graph, step: Step, here: str) -> str:
     """What a step makes of the tensor called ``here``."""
     match step:
         case Pick():
-            return str(graph.Gather(here, step.columns, axis=1))
+            return graph.Gather(here, step.columns, axis=1)
         case Shift():
-            return str(graph.Sub(here, step.centre))
+            return graph.Sub(here, step.centre)
         case Bend():
             z = graph.Div(graph.Sub(here, step.centre), step.width)
-            return str(graph.Where(step.chosen, _curve(graph, step.kind, z), here))
+            return graph.Where(step.chosen, _curve(graph, step.kind, z), here)
         case Affine():
             return _affine(graph, step, here)
         case Activate():
             return _activate(graph, step.name, here)
         case Convolve():
             return _convolve(graph, step, here)
-    raise ExportError(
-        f"ONNX can hold the steps it knows. {type(step).__name__} is none of them. Export to "
-        "another format."
-    )
+    raise no_case("ONNX", step)
 
 
 def _curve(graph: _Graph, kind: str, z: str) -> str:
     if kind == "squash":
-        return str(graph.Asinh(z))
+        return graph.Asinh(z)
     z = graph.Clip(z, -1e6, 1e6)
     third = graph.Div(z, 3.0)
-    return str(graph.Div(z, graph.Sqrt(graph.Add(graph.Mul(third, third), 1.0))))
+    return graph.Div(z, graph.Sqrt(graph.Add(graph.Mul(third, third), 1.0)))
 
 
 def _affine(graph: _Graph, step: Affine, here: str) -> str:
     blocks, n_in, n_out = step.weight.shape
     if blocks == 1:
-        return str(graph.Gemm(here, step.weight[0], *[step.bias] * step.has_bias))
+        return graph.Gemm(here, step.weight[0], *[step.bias] * step.has_bias)
     parts = graph.Transpose(graph.Reshape(here, [-1, blocks, n_in]), perm=[1, 0, 2])
     parts = graph.Transpose(graph.MatMul(parts, step.weight), perm=[1, 0, 2])
-    return str(graph.Add(graph.Reshape(parts, [-1, blocks * n_out]), step.bias))
+    return graph.Add(graph.Reshape(parts, [-1, blocks * n_out]), step.bias)
 
 
 def _activate(graph: _Graph, name: str, z: str) -> str:
-    match name:
-        case "relu" | "tanh" | "sigmoid" | "cos":
-            return str(getattr(graph, name.capitalize())(z))
-        case "silu":
-            return str(graph.Mul(z, graph.Sigmoid(z)))
-        case "gelu":
-            part = graph.Erf(graph.Mul(z, np.sqrt(0.5)))
-            return str(graph.Mul(graph.Mul(z, graph.Add(part, 1.0)), 0.5))
-    raise ExportError(
-        f"ONNX can hold the activations it knows. {name!r} is none of them. Export to another "
-        "format."
-    )
+    if name == "silu":
+        return graph.Mul(z, graph.Sigmoid(z))
+    if name == "gelu":
+        part = graph.Erf(graph.Mul(z, np.sqrt(0.5)))
+        return graph.Mul(graph.Mul(z, graph.Add(part, 1.0)), 0.5)
+    return graph.node(name.capitalize(), z)  # the others are operators
 
 
 def _convolve(graph: _Graph, step: Convolve, here: str) -> str:
@@ -192,7 +186,7 @@ def _convolve(graph: _Graph, step: Convolve, here: str) -> str:
     )
     both = graph.Concat(positive, graph.Sub(positive, mean), axis=1)
     rows, columns = step.pooled
-    return str(graph.Reshape(both, [-1, 2 * filters * rows * columns]))
+    return graph.Reshape(both, [-1, 2 * filters * rows * columns])
 
 
 def _input_names(encode: Encode) -> list[str]:
@@ -204,69 +198,70 @@ def _input_names(encode: Encode) -> list[str]:
 
 def _encode(graph: _Graph, encode: Encode, names: list[str]) -> str:
     """All parts side by side, from an input for each column."""
-    columns = zip(encode.table.columns, names, encode.origins.tolist(), strict=True)
-    codes = [_code(graph, *column) for column in columns]
+    codes = [
+        _code(graph, *column, name) for column, name in zip(encode.columns, names, strict=True)
+    ]
     parts = [_part(graph, part, codes[column]) for column, part in encode.parts]
-    return str(graph.Concat(*parts, axis=1))
+    return graph.Concat(*parts, axis=1)
 
 
-def _code(graph: _Graph, column: Column, name: str, origin: float) -> str:
+def _code(graph: _Graph, column: Column, origin: float, name: str) -> str:
     """Numbers as they are, days since the origin, or places of categories."""
     if isinstance(column, Date):
         since = graph.Sub(name, graph.constant(origin, np.float64))
-        return str(graph.Cast(since, to=graph.onnx.TensorProto.FLOAT))
+        return graph.Cast(since, to=graph.onnx.TensorProto.FLOAT)
     if not isinstance(column, Category):
         return name
     n, forms = len(column.values), (str.lower, str.upper, str.capitalize)
     words = sorted({"NaN", *(form(word) for word in GAPS for form in forms)})
     places = dict.fromkeys(words, n + 1)
     places |= {value: place for place, value in enumerate(column.values)}
-    encoded = graph.LabelEncoder(
+    return graph.LabelEncoder(
         name,
         domain="ai.onnx.ml",
         keys_strings=list(places),
         values_int64s=list(places.values()),
         default_int64=n,
     )
-    return str(encoded)
 
 
 def _part(graph: _Graph, part: Part, here: str) -> str:
     """What a part makes of a column."""
     if isinstance(part, Look):
-        return str(graph.Reshape(graph.Gather(part.vectors, here, axis=0), [-1, part.n_outputs]))
+        vectors = part.vectors
+        return graph.Reshape(graph.Gather(vectors, here, axis=0), [-1, vectors.shape[1]])
     gap = graph.IsNaN(here)
     if isinstance(part, Flag):
-        return str(graph.Cast(gap, to=graph.onnx.TensorProto.FLOAT))
+        return graph.Cast(gap, to=graph.onnx.TensorProto.FLOAT)
     x = graph.Where(gap, [[part.middle]], here)
     match part:
         case Filled(centre=0.0, unit=1.0):
-            return str(x)
+            return x
         case Filled():
-            return str(graph.Div(graph.Sub(x, part.centre), part.unit))
+            return graph.Div(graph.Sub(x, part.centre), part.unit)
         case Curve():
             # straight between levels: what every stretch adds, as far as it is passed
             lengths = np.diff(part.levels)
             slopes = np.diff(part.averages[:-1], axis=0) / lengths[:, None]
             passed = graph.Max(graph.Sub(x, part.levels[None, :-1]), [[0.0]])
             passed = graph.MatMul(graph.Min(passed, lengths[None]), slopes)
-            return str(graph.Where(gap, part.averages[-1:], graph.Add(passed, part.averages[:1])))
+            return graph.Where(gap, part.averages[-1:], graph.Add(passed, part.averages[:1]))
         case Wave():
             turns = graph.Add(graph.Div(x, part.period), part.phase)
             angle = graph.Mul(graph.Sub(turns, graph.Floor(turns)), 2 * np.pi)
-            return str(graph.Concat(graph.Sin(angle), graph.Cos(angle), axis=1))
+            return graph.Concat(graph.Sin(angle), graph.Cos(angle), axis=1)
         case Week():
             day, week = graph.Add(graph.Floor(x), float(part.first)), float(DAYS_A_WEEK)
             day = graph.Sub(day, graph.Mul(graph.Floor(graph.Div(day, week)), week))
             place = graph.Cast(day, to=graph.onnx.TensorProto.INT64)
             one = graph.Gather(np.eye(DAYS_A_WEEK), place, axis=0)
-            return str(graph.Reshape(one, [-1, DAYS_A_WEEK]))
+            return graph.Reshape(one, [-1, DAYS_A_WEEK])
 
 
 def _answer(graph: _Graph, description: Description, here: str) -> list[Any]:
     """The outputs of the graph."""
     kinds, info = graph.onnx.TensorProto, graph.onnx.helper.make_tensor_value_info
-    k, objective = description.n_outputs, description.objective
+    k, objective = description.n_outputs, description.model.objective
     if not isinstance(objective, Classes | Labels):
         if description.bounds is not None:
             low, high = description.bounds

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from protopinv.errors import ExportError, ExportWarning
 from protopinv.export.description import Description, Rows
-from protopinv.export.steps import Activate, Affine, Bend, Pick, Shift
+from protopinv.export.steps import Activate, Affine, Bend, Encode, Pick, Shift
 from protopinv.network import ACTIVATIONS
 from protopinv.objective import Numbers
 
@@ -179,7 +179,7 @@ def quantise(description: Description, rows: Rows) -> Quantised:
         layers.append(layer)
         Z = ACTIVATIONS[name](Z)
     Z = last(Z).abs()
-    largest = Z.amax(0) if isinstance(description.objective, Numbers) else Z.max().reshape(1)
+    largest = Z.amax(0) if isinstance(description.model.objective, Numbers) else Z.max().reshape(1)
     out = torch.where(largest > 0, largest / 2**OUTPUT_BITS, 1.0).float().numpy()
     layers.append(Layer.of(last, seen, out.astype(np.float64), is_last=True))
     entry, layers[0] = _without_zeros(entry, layers[0])
@@ -208,7 +208,8 @@ def _parts(
     description: Description,
 ) -> tuple[NDArray[np.int64], list[Shift | Bend], list[Pair]]:
     """Features that are used, what stands before the layers, and these with their activation."""
-    columns, front, pairs = np.arange(description.n_inputs), list[Shift | Bend](), list[Pair]()
+    columns = np.arange(description.model.n_features)
+    front, pairs = list[Shift | Bend](), list[Pair]()
     for step in description.steps:
         match step:
             case Pick():
@@ -219,6 +220,11 @@ def _parts(
                 pairs.append((step, "identity"))
             case Activate():
                 pairs[-1] = (pairs[-1][0], step.name)
+            case Encode():
+                raise ExportError(
+                    "C in int8 takes rows of numbers. This model takes a frame, of which it makes "
+                    f"{description.sizes[1]} numbers. Use dtype='float32'."
+                )
             case _:
                 raise ExportError(
                     "int8 holds layers, shifted and bent columns. This model has a convolutional "

@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
-from protopinv.features import Clip, Squash, TailTransform
+from protopinv.errors import ExportError
+from protopinv.features import Clip, Squash, Stage, TailTransform
 from protopinv.network import ACTIVATIONS
-from protopinv.tables import Date, Table
+from protopinv.tables import Column, Date, Table
 from protopinv.tables.parts import Part
 
 CURVES: dict[str, type[TailTransform]] = {"squash": Squash, "clip": Clip}
@@ -58,16 +58,20 @@ class Encode(Step):
     @cached_property
     def parts(self) -> tuple[tuple[int, Part], ...]:
         """The parts in the order of the features, each with the number of its column."""
-        columns = zip(self.table.columns, self.origins.tolist(), strict=True)
         return tuple(
             (number, part)
-            for number, (column, origin) in enumerate(columns)
+            for number, (column, origin) in enumerate(self.columns)
             for part in column.made_of(origin)
         )
 
+    @property
+    def columns(self) -> list[tuple[Column, float]]:
+        """The columns, each with the day that dates are counted from, or 0 for what is no date."""
+        return list(zip(self.table.columns, self.origins.tolist(), strict=True))
+
     @cached_property
     def origins(self) -> NDArray[np.float64]:
-        """The day that dates are counted from, and 0 for what is no date."""
+        """The origin of every column."""
         columns = self.table.columns
         return np.array([np.floor(c.middle) if isinstance(c, Date) else 0.0 for c in columns])
 
@@ -120,7 +124,7 @@ class Bend(Step):
 
     def __call__(self, X: Tensor) -> Tensor:
         """Rows with some columns bent."""
-        return torch.where(self.chosen, self.front.curve((X - self.centre) / self.width), X)
+        return self.front(X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,28 +184,21 @@ class Convolve(Step):
         return (self.pool, self.pool) if self.pool else (down // 2, across // 2)
 
     def __call__(self, X: Tensor) -> Tensor:
-        """Rows of maps, flat, to rows of pooled maps, flat.
-
-        relu(-r) = relu(r) - r, and the same holds for averages: only r and relu(r) are pooled.
-        """
-        channels, size = self.filters.shape[1:3]
+        """Rows of maps, flat, to rows of pooled maps, flat."""
+        channels = self.filters.shape[1]
         if self.channels_last:
             maps = X.unflatten(1, (self.height, self.width, channels)).permute(0, 3, 1, 2)
         else:
             maps = X.unflatten(1, (channels, self.height, self.width))
-        mean, square = (
-            functional.avg_pool2d(each.mean(1, keepdim=True), size, 1)
-            for each in (maps, maps.square())
-        )
-        contrast = ((square - mean.square()).clamp_min(0) + self.floor).rsqrt()
-        responses = functional.conv2d(maps, self.filters) * contrast
-        pooled, positive = (
-            functional.adaptive_avg_pool2d(each, self.pool)
-            if self.pool
-            else functional.avg_pool2d(each, 2)
-            for each in (responses, responses.relu())
-        )
-        return torch.cat([positive, positive - pooled], dim=1).flatten(1)
+        return Stage(self.filters, self.floor)(maps, self.pool).flatten(1)
+
+
+def no_case(language: str, step: Step) -> ExportError:
+    """The error for a step that a format has no case for."""
+    return ExportError(
+        f"{language} can hold the steps it knows. {type(step).__name__} is none of them. Export to "
+        "another format."
+    )
 
 
 def operations(step: Step, n_inputs: int, n_outputs: int) -> int:

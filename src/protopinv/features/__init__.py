@@ -6,21 +6,9 @@ convolutional stem for images, or a tail transform of the columns of a table.
 
 from protopinv.features.distort import Distortion
 from protopinv.features.map import FeatureMap, fit_feature_map, fit_wide_feature_map
-from protopinv.features.moments import (
-    Moments,
-    measure_moments,
-    merged_moments,
-    moments_of_chunk,
-)
-from protopinv.features.stem import Stem, fit_stem, map_side
-from protopinv.features.tails import (
-    Clip,
-    Squash,
-    TailTransform,
-    fit_clip,
-    fit_squash,
-    weighted_quantiles,
-)
+from protopinv.features.moments import Moments, merged_moments, moments_of_chunk
+from protopinv.features.stem import Stage, Stem, fit_stem, map_side
+from protopinv.features.tails import Clip, Squash, TailTransform, weighted_quantiles
 
 Front = Stem | TailTransform
 
@@ -31,15 +19,13 @@ __all__ = [
     "Front",
     "Moments",
     "Squash",
+    "Stage",
     "Stem",
     "TailTransform",
-    "fit_clip",
     "fit_feature_map",
-    "fit_squash",
     "fit_stem",
     "fit_wide_feature_map",
     "map_side",
-    "measure_moments",
     "merged_moments",
     "moments_of_chunk",
     "weighted_quantiles",

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from protopinv.features.moments import Moments, beyond_rounding, measure_moments
+from protopinv.features.moments import Moments, beyond_rounding, moments_of_chunk
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,7 @@ class FeatureMap:
 
     def to(self, device: torch.device | str) -> "FeatureMap":
         """The map on another device."""
-        basis = None if self.basis is None else self.basis.to(device)
-        return FeatureMap(self.mean.to(device), self.scale.to(device), basis)
+        return self.from_tensors({name: t.to(device) for name, t in self.tensors().items()})
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file."""
@@ -109,7 +108,7 @@ def fit_wide_feature_map(
     The centred rows span at most n directions; in those coordinates the problem is a small one, and
     turning its basis back gives that of the whole.
     """
-    moments = measure_moments([(X, Y, weight)], diagonal=True)
+    moments = moments_of_chunk(X, Y, weight, diagonal=True)
     scale = _inverse_deviation(moments) if scaling == "feature" else torch.ones_like(X[0])
     centred = (X - moments.x_mean) * scale
     _, singular, directions = torch.linalg.svd(centred, full_matrices=False)
@@ -117,7 +116,7 @@ def fit_wide_feature_map(
     rank = max(1, int((singular > negligible).sum()))
     span = directions[:rank].T
     small = fit_feature_map(
-        measure_moments([(centred @ span, Y, weight)]),
+        moments_of_chunk(centred @ span, Y, weight),
         scaling="none" if scaling == "feature" else scaling,
         projection=projection,
         n_components=n_components,

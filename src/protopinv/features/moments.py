@@ -66,18 +66,6 @@ class Moments:
         )
 
 
-# Rows of x and of y, and what each row counts; None for once each.
-Chunk = tuple[Float[Tensor, "n d"], Float[Tensor, "n k"], Float[Tensor, " n"] | None]
-
-
-def measure_moments(chunks: Iterable[Chunk], *, diagonal: bool = False) -> Moments:
-    """Moments over all chunks in float64; there is one at least."""
-    total = merged_moments(moments_of_chunk(*chunk, diagonal=diagonal) for chunk in chunks)
-    if total is None:
-        raise AssertionError("there are no rows")
-    return total
-
-
 def merged_moments(parts: Iterable[Moments | None]) -> Moments | None:
     """The moments of the rows of all parts; None if no part has rows."""
     total = None
@@ -90,9 +78,9 @@ def merged_moments(parts: Iterable[Moments | None]) -> Moments | None:
 def moments_of_chunk(
     X: Float[Tensor, "n d"],
     Y: Float[Tensor, "n k"],
-    weight: Float[Tensor, " n"] | None,
+    weight: Float[Tensor, " n"] | None = None,
     *,
-    diagonal: bool,
+    diagonal: bool = False,
 ) -> Moments:
     """Moments of one chunk in float64."""
     if weight is None:

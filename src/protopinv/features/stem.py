@@ -1,7 +1,7 @@
 """A convolutional stem without gradients: fixed filters, two-sided rectification, pooling."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -26,16 +26,6 @@ MOST_NUMBERS = 2**22
 MOST_WORK = 2**28
 
 
-Pool = Callable[[Tensor], Tensor]
-
-
-def halved(
-    Z: Float[Tensor, "n maps rows columns"],
-) -> Float[Tensor, "n maps half_rows half_columns"]:
-    """Maps averaged over 2 x 2 pixels."""
-    return functional.avg_pool2d(Z, 2)
-
-
 @dataclass(frozen=True)
 class Stage:
     """r = filters * x, divided by the contrast of the patch; out come pooled relu(r), relu(-r)."""
@@ -43,15 +33,19 @@ class Stage:
     filters: Float[Tensor, "m c k k"]
     floor: Float[Tensor, ""]
 
-    def __call__(self, X: Images, pool: Pool) -> Float[Tensor, "n maps rows columns"]:
-        """Twice as many maps as filters, without padding; ``pool`` averages them into new ones.
+    def __call__(self, X: Images, pool: int = 0) -> Float[Tensor, "n maps rows columns"]:
+        """Twice as many maps as filters, without padding, averaged.
 
-        relu(-r) = relu(r) - r, and the same holds for averages: only r and relu(r) are pooled.
+        Over a grid of ``pool`` x ``pool`` fields, or over 2 x 2 pixels where that is 0. As
+        relu(-r) = relu(r) - r, and the same holds for averages, only r and relu(r) are pooled.
         """
         responses = functional.conv2d(X, self.filters).mul_(self._contrast(X))
-        mean = pool(responses)
+        average = partial(functional.avg_pool2d, kernel_size=2)
+        if pool:
+            average = partial(functional.adaptive_avg_pool2d, output_size=pool)
+        mean = average(responses)
         # in place where nobody asks for a gradient: these maps are the largest numbers there are
-        positive = pool(responses.relu() if responses.requires_grad else responses.relu_())
+        positive = average(responses.relu() if responses.requires_grad else responses.relu_())
         return torch.cat([positive, positive - mean], dim=1)
 
     def _contrast(self, X: Images) -> Float[Tensor, "n 1 rows columns"]:
@@ -60,10 +54,6 @@ class Stage:
         means = [functional.avg_pool2d(Z.mean(1, keepdim=True), size, 1) for Z in (X, X.square())]
         variance = (means[1] - means[0].square()).clamp_min(0)
         return (variance + self.floor).rsqrt()
-
-    def to(self, device: torch.device | str) -> "Stage":
-        """The stage on another device."""
-        return Stage(self.filters.to(device), self.floor.to(device))
 
 
 @dataclass(frozen=True)
@@ -105,9 +95,8 @@ class Stem:
         """One row of features for each row of pixels."""
         Z = self.images(X)
         for stage in self.stages[:-1]:
-            Z = stage(Z, halved)
-        fields = partial(functional.adaptive_avg_pool2d, output_size=self.pool)
-        return self.stages[-1](Z, fields).flatten(1)
+            Z = stage(Z)
+        return self.stages[-1](Z, self.pool).flatten(1)
 
     def features(self, X: Tensor) -> Float[Tensor, "n f"]:
         """Features in float64 of rows of any number type; the filters work in float32."""
@@ -119,7 +108,7 @@ class Stem:
 
     def to(self, device: torch.device | str) -> "Stem":
         """The stem on another device."""
-        return Stem(self.image_shape, tuple(stage.to(device) for stage in self.stages), self.pool)
+        return self.from_tensors({name: t.to(device) for name, t in self.tensors().items()})
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file."""
@@ -178,7 +167,7 @@ def fit_stem(
     Z = stem.images(X)
     for index, n in enumerate(n_filters):
         if index > 0:
-            Z = stem.stages[-1](Z, halved)
+            Z = stem.stages[-1](Z)
         stage = fit_stage(Z, kind, n, patch_side(patch, index), generator)
         stem = replace(stem, stages=(*stem.stages, stage))
     return stem

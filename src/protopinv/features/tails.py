@@ -7,7 +7,7 @@ far. ``Clip`` bends every column towards a limit, so that no row stands out much
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -34,6 +34,9 @@ class TailTransform(ABC):
     centre: Float[Tensor, " d"]
     width: Float[Tensor, " d"]
 
+    # Whether columns without a heavy tail are left alone.
+    heavy_only: ClassVar[bool]
+
     @abstractmethod
     def curve(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """Rising, and the identity near zero."""
@@ -41,6 +44,37 @@ class TailTransform(ABC):
     @abstractmethod
     def uncurved(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """The inverse of ``curve``."""
+
+    @classmethod
+    def fit(
+        cls, X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = None
+    ) -> "TailTransform | None":
+        """A transform around medians, as wide as the middle half of a column; None without any.
+
+        Columns of two values are left alone: bent or not, they are the same once they are scaled.
+        So are those that do not vary, and those of numbers that are too large to be squared.
+        """
+        mass = X.new_ones(len(X)) if weight is None else weight
+        share = mass / mass.sum()
+        mean = share @ X
+        deviation = (share @ (X - mean).square()).sqrt()
+        two_values = ((X.amin(0) == X) | (X.amax(0) == X)).all(0)
+        varies = beyond_rounding(deviation, mean, float(len(X)))
+        chosen = ~two_values & varies & deviation.isfinite()
+        if cls.heavy_only:
+            chosen &= share @ ((X - mean) / deviation).pow(4) > HEAVY_TAIL
+        if not bool(chosen.any()):
+            return None
+        low, centre, high = weighted_quantiles(X, share, (0.25, 0.5, 0.75))
+        middle = (high - low) / MIDDLE_HALF
+        # half of the values may be one and the same: then those that differ from it tell the width,
+        # by their median, so that a few absurd ones have no say
+        apart = (X - centre).abs()
+        rounding = 1e-12 * torch.maximum(low.abs(), high.abs())
+        same = share @ (apart <= rounding).to(apart.dtype)
+        (typical,) = weighted_quantiles(apart, share, [(1 + same) / 2])
+        width = torch.where(middle > rounding, middle, typical)
+        return cls(chosen, centre, torch.where(chosen, width, 1.0))
 
     @property
     def n_inputs(self) -> int:
@@ -59,7 +93,10 @@ class TailTransform(ABC):
 
     def features(self, X: Tensor) -> Float[Tensor, "n d"]:
         """Rows of any number type, bent, in float64."""
-        X = X.double()
+        return self(X.double())
+
+    def __call__(self, X: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """Rows, bent, in the precision of the transform."""
         return torch.where(self.chosen, self.curve((X - self.centre) / self.width), X)
 
     def restored(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
@@ -96,7 +133,9 @@ class TailTransform(ABC):
 
 
 class Squash(TailTransform):
-    """asinh: grows as the logarithm far from the centre."""
+    """asinh of columns with heavy tails: grows as the logarithm far from the centre."""
+
+    heavy_only = True
 
     def curve(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """Of asinh."""
@@ -108,7 +147,9 @@ class Squash(TailTransform):
 
 
 class Clip(TailTransform):
-    """z / sqrt(1 + (z / 3)^2): never beyond 3."""
+    """z / sqrt(1 + (z / 3)^2) of all columns of more than two values: never beyond 3."""
+
+    heavy_only = False
 
     def curve(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """Of a smooth clip."""
@@ -120,54 +161,6 @@ class Clip(TailTransform):
         """z / sqrt(1 - (z / 3)^2) within the limit, and far away beyond it."""
         inside = 1 - (Z / LIMIT).square()
         return torch.where(inside > 1e-12, Z / inside.clamp_min(1e-12).sqrt(), Z.sign() * 1e6)
-
-
-Transform = TypeVar("Transform", bound=TailTransform)
-
-
-def fit_squash(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = None) -> Squash | None:
-    """Squash columns with heavy tails; None without any."""
-    return _fit(Squash, X, weight, heavy_only=True)
-
-
-def fit_clip(X: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = None) -> Clip | None:
-    """Clip all columns of more than two values; None without any."""
-    return _fit(Clip, X, weight, heavy_only=False)
-
-
-def _fit(
-    kind: type[Transform],
-    X: Float[Tensor, "n d"],
-    weight: Float[Tensor, " n"] | None,
-    *,
-    heavy_only: bool,
-) -> Transform | None:
-    """A transform around medians, as wide as the middle half of a column.
-
-    Columns of two values are left alone: bent or not, they are the same once they are scaled. So
-    are those that do not vary, and those of numbers that are too large to be squared.
-    """
-    mass = X.new_ones(len(X)) if weight is None else weight
-    share = mass / mass.sum()
-    mean = share @ X
-    deviation = (share @ (X - mean).square()).sqrt()
-    two_values = ((X.amin(0) == X) | (X.amax(0) == X)).all(0)
-    varies = beyond_rounding(deviation, mean, float(len(X)))
-    chosen = ~two_values & varies & deviation.isfinite()
-    if heavy_only:
-        chosen &= share @ ((X - mean) / deviation).pow(4) > HEAVY_TAIL
-    if not bool(chosen.any()):
-        return None
-    low, centre, high = weighted_quantiles(X, share, (0.25, 0.5, 0.75))
-    middle = (high - low) / MIDDLE_HALF
-    # half of the values may be one and the same: then those that differ from it tell the width, by
-    # their median, so that a few absurd ones have no say
-    apart = (X - centre).abs()
-    rounding = 1e-12 * torch.maximum(low.abs(), high.abs())
-    same = share @ (apart <= rounding).to(apart.dtype)
-    (typical,) = weighted_quantiles(apart, share, [(1 + same) / 2])
-    width = torch.where(middle > rounding, middle, typical)
-    return kind(chosen, centre, torch.where(chosen, width, 1.0))
 
 
 def weighted_quantiles(

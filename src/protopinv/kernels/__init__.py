@@ -58,9 +58,8 @@ def switched_off() -> Iterator[None]:
 
 def usable(tensor: Tensor) -> bool:
     """Whether kernels can and should work on this tensor."""
-    if not (switched_on() and tensor.is_cuda):
-        return False
-    return are_wanted(tensor.device) and _device_can(tensor.device)
+    device = tensor.device
+    return switched_on() and tensor.is_cuda and are_wanted(device) and _device_can(device)
 
 
 def want_kernels() -> None:

@@ -35,33 +35,15 @@ def check_step(
     report = torch.empty_like(loss)
 
     def square(gradient: Tensor, count: int, upto: int) -> None:
-        _square[(count, m)](
-            gradient.contiguous(),
-            squares,
-            gradient.numel() // m,
-            upto - count,
-            blocks,
-            B=CHECK_BLOCK,
-            num_warps=4,
-        )
+        sizes = (gradient.numel() // m, upto - count, blocks)
+        _square[(count, m)](gradient.contiguous(), squares, *sizes, B=CHECK_BLOCK, num_warps=4)
 
     each = zip(gradients, programs, accumulate(programs), strict=True)
     side_by_side([partial(square, *part) for part in each], loss.device)
     layers = error.shape[1]
-    _judge[(m,)](
-        loss,
-        error.contiguous(),
-        squares,
-        failures,
-        skip,
-        report,
-        layers,
-        blocks,
-        tolerance,
-        L=triton.next_power_of_2(layers),
-        P=triton.next_power_of_2(blocks),
-        num_warps=1,
-    )
+    tensors = (loss, error.contiguous(), squares, failures, skip, report)
+    rounded = {"L": triton.next_power_of_2(layers), "P": triton.next_power_of_2(blocks)}
+    _judge[(m,)](*tensors, layers, blocks, tolerance, **rounded, num_warps=1)
     return skip, report
 
 
@@ -117,21 +99,9 @@ def adam_update(
     """
     m = len(tensor)
     n = tensor.numel() // m
-    _update[(triton.cdiv(n, UPDATE_BLOCK), m)](
-        tensor,
-        gradient,
-        mean,
-        square,
-        steps,
-        skip,
-        factor,
-        rates,
-        decays,
-        n,
-        *betas,
-        eps,
-        B=UPDATE_BLOCK,
-    )
+    tensors, members = (tensor, gradient, mean, square), (steps, skip, factor, rates, decays)
+    programs = (triton.cdiv(n, UPDATE_BLOCK), m)
+    _update[programs](*tensors, *members, n, *betas, eps, B=UPDATE_BLOCK)
 
 
 @triton.jit

@@ -61,11 +61,6 @@ class Gaussians:
         scatter[:, places[:, None], places] = self.scatter
         return replace(self, mean=mean, scatter=scatter)
 
-    def reweighted(self, factor: Float[Tensor, " q"]) -> "Gaussians":
-        """As if rows of each Gaussian had so many times their weight."""
-        scatter = self.scatter * factor[:, None, None]
-        return replace(self, mass=self.mass * factor, scatter=scatter)
-
     def reduced(self, n: int) -> "Gaussians":
         """At most ``n``, none with too few rows unless it is the only one; all are of one group."""
         union = Gaussians(*(each.clone() for each in self._sums))

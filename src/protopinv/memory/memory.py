@@ -67,8 +67,7 @@ class Memory:
     @property
     def n_numbers(self) -> int:
         """All that is stored; of a scatter matrix one half."""
-        n_tails = 0 if self.tail is None else len(self.tail.mean)
-        return size_of_memory(self.n_features, self.n_directions, n_tails, len(self.gaussians))
+        return sum(tensor.numel() for tensor in self.tensors().values())
 
     @property
     def unit(self) -> float:
@@ -157,10 +156,8 @@ class Memory:
     def limited(self, limit: int | None, n_rows: int, n_groups: int) -> "Memory":
         """With room for so many rows and groups; raises ConfigError if ``limit`` has none."""
         least = size_of_memory(self.n_features, self.n_directions, n_groups, n_groups)
-        if limit is None:
-            limit = max(self.limit, usual_limit(n_rows, self.n_features), least)
-        require_room(limit, least)
-        return replace(self, limit=limit)
+        usual = max(self.limit, usual_limit(n_rows, self.n_features))
+        return replace(self, limit=checked_limit(limit, least, usual))
 
     def turned(self, Z: Float[Tensor, "n m"], weight: Float[Tensor, " n"]) -> "Memory":
         """With directions that serve the rows there were and these new ones."""
@@ -202,10 +199,12 @@ class Memory:
 
     def reweighted(self, factors: Float[Tensor, " g"]) -> "Memory":
         """As if rows of each group had so many times their weight."""
-        gaussians, tail = self.gaussians.reweighted(factors[self.gaussians.group]), self.tail
+        old, tail, factor = self.gaussians, self.tail, factors[self.gaussians.group]
+        scatter = old.scatter * factor[:, None, None]
+        gaussians = replace(old, mass=old.mass * factor, scatter=scatter)
         if tail is not None:
             tail = replace(tail, scatter=tail.scatter * factors[: len(tail.scatter), None])
-        share = float(gaussians.mass.sum() / self.gaussians.mass.sum())
+        share = float(gaussians.mass.sum() / old.mass.sum())
         return replace(self, gaussians=gaussians, tail=tail, fitted=self.fitted * share)
 
     def without(self, group: int) -> "Memory":
@@ -265,15 +264,9 @@ class Memory:
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor under a name, for a file; one half of each scatter matrix."""
-        gaussians, tail = self.gaussians, self.tail
-        half = torch.tril_indices(self.n_directions, self.n_directions)
-        named = {
-            "group": gaussians.group,
-            "rows": gaussians.rows,
-            "mass": gaussians.mass,
-            "mean": gaussians.mean,
-            "scatter": gaussians.scatter[:, half[0], half[1]],
-        }
+        tail, half = self.tail, torch.tril_indices(self.n_directions, self.n_directions)
+        packed = self.gaussians.scatter[:, half[0], half[1]]
+        named: dict[str, Tensor] = {**vars(self.gaussians), "scatter": packed}
         if tail is None:
             return named
         return {**named, "basis": tail.basis, "tail_mean": tail.mean, "tail_scatter": tail.scatter}
@@ -283,17 +276,16 @@ class Memory:
         cls, tensors: Mapping[str, Tensor], *, limit: int, is_cut: bool, fitted: float
     ) -> "Memory":
         """The memory that ``tensors`` came from; KeyError where some of them are missing."""
-        means, packed = tensors["mean"], tensors["scatter"]
-        r = means.shape[1]
+        sums = {name: tensors[name] for name in Gaussians.__dataclass_fields__}
+        packed, r = sums["scatter"], sums["mean"].shape[1]
         half = torch.tril_indices(r, r)
-        scatters = packed.new_zeros(len(packed), r, r)
-        scatters[:, half[0], half[1]] = packed
-        scatters[:, half[1], half[0]] = packed
+        sums["scatter"] = scatter = packed.new_zeros(len(packed), r, r)
+        scatter[:, half[0], half[1]] = packed
+        scatter[:, half[1], half[0]] = packed
         names = ("basis", "tail_mean", "tail_scatter")
         has_tail = any(name in tensors for name in names)
         tail = Tail(*(tensors[name] for name in names)) if has_tail else None
-        gaussians = Gaussians(tensors["group"], tensors["rows"], tensors["mass"], means, scatters)
-        return cls(gaussians, limit, tail, is_cut, fitted)
+        return cls(Gaussians(**sums), limit, tail, is_cut, fitted)
 
     def fault(self, n_features: int, n_outputs: int) -> str | None:
         """What does not fit together, or None; there are no more groups than outputs."""
@@ -322,9 +314,7 @@ def begin_memory(
     Either way there is room for one Gaussian of every group, or ConfigError is raised.
     """
     n, m = Z.shape
-    least = least_limit(m, n_groups)
-    limit = max(usual_limit(n, m), least) if limit is None else limit
-    require_room(limit, least)
+    limit = checked_limit(limit, least_limit(m, n_groups), usual_limit(n, m))
     few = range(1, min(m, MOST_DIRECTIONS) + 1)
     r = max(r for r in few if size_of_memory(m, r, n_groups, n_groups) <= limit)
     sums = (torch.zeros(0, *shape, dtype=torch.float64) for shape in ((), (), (r,), (r, r)))
@@ -360,11 +350,14 @@ def size_of_gaussian(r: int) -> int:
     return 3 + r + r * (r + 1) // 2
 
 
-def require_room(limit: int, least: int) -> None:
-    """Raise ConfigError unless a limit, which is not zero, has room for so many numbers."""
+def checked_limit(limit: int | None, least: int, usual: int = 0) -> int:
+    """A limit other than zero, or the usual one; raises ConfigError for less than the ``least``."""
+    if limit is None:
+        return max(usual, least)
     if limit < least:
         raise ConfigError(
             "memory must have room for a Gaussian of every class, or of all rows where there are "
             f"no classes: here {least:,} numbers. Got memory={limit}. Raise it, leave it at "
             "'auto', or fit with memory=0 to keep nothing."
         )
+    return limit

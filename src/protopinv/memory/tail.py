@@ -26,11 +26,6 @@ class Tail:
     mean: Float[Tensor, "g m"]
     scatter: Float[Tensor, "g m"]
 
-    @property
-    def across(self) -> Float[Tensor, "m m"]:
-        """P, which projects onto what lies across the directions."""
-        return _across(self.basis)
-
     def variances(self, masses: Float[Tensor, " g"]) -> Float[Tensor, "g m"]:
         """D of each group, zero where it has no rows."""
         mass = masses[:, None]
@@ -69,7 +64,8 @@ class Tail:
         off = means - centre
         there = gaussians.masses(len(self.mean)) > 0
         scatter = self.basis @ gaussians.scatter.sum(0) @ self.basis.T
-        scatter += (self.across * self.scatter[there].sum(0)) @ self.across
+        across = _across(self.basis)
+        scatter += (across * self.scatter[there].sum(0)) @ across
         scatter += off.T @ (off * mass[:, None])
         total = float(weight.sum())
         new = sum(w @ rows for rows, w in _pieces(Z, weight)) / total
@@ -89,8 +85,8 @@ class Tail:
         """
         group, mass, scale = gaussians.group, gaussians.mass[:, None], factors[:, None]
         masses, means = gaussians.masses(len(self.mean)), self._means(gaussians) * factors
-        turn = basis.T @ (scale * self.basis)
-        inside = (basis.T * factors) @ self.across
+        turn, across = basis.T @ (scale * self.basis), _across(self.basis)
+        inside = (basis.T * factors) @ across
         joins = torch.stack([(inside * each) @ inside.T for each in self.variances(masses)])
         scatter = turn @ gaussians.scatter @ turn.T + joins[group] * mass[:, None]
         heads = means @ basis
@@ -102,7 +98,7 @@ class Tail:
         within.index_add_(0, group, gaussians.scatter)
         outside = scale * self.basis - basis @ turn
         left = torch.stack([(outside @ each * outside).sum(1) for each in within])
-        both = (_across(basis) * factors) @ self.across
+        both = (_across(basis) * factors) @ across
         left += (self.scatter * (masses > 0)[:, None]) @ both.square().T
         left.index_add_(0, group, (rest - mean[group]).square() * mass)
         return Tail(basis, mean, left), replace(gaussians, mean=heads, scatter=scatter)
@@ -166,7 +162,7 @@ def leading(covariance: Float[Tensor, "m m"], r: int) -> Float[Tensor, "m r"]:
 
 
 def _across(basis: Float[Tensor, "m r"]) -> Float[Tensor, "m m"]:
-    """I - BB'."""
+    """P = I - BB', which projects onto what lies across the directions."""
     return torch.eye(len(basis), dtype=basis.dtype) - basis @ basis.T
 
 

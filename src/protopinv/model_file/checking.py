@@ -30,19 +30,14 @@ BANK = {"inputs", "outputs", "raw_ridge", "learnable_ridge", "scale"}
 PartTensors = Mapping[str, Mapping[str, Tensor]]
 
 
-def check_parts(header: Mapping[str, Any], parts: PartTensors) -> None:
-    """Raise UnfitError for what must be known before anything is made of the tensors."""
-    for fault in _faults_of_parts(header, parts):
+def refuse(faults: Iterator[str]) -> None:
+    """Raise UnfitError for the first fault, if there is one."""
+    for fault in faults:
         raise UnfitError(fault)
 
 
-def check_model(model: Model, parts: PartTensors) -> None:
-    """Raise UnfitError for a model whose parts do not belong together."""
-    for fault in _faults_of_model(model, parts):
-        raise UnfitError(fault)
-
-
-def _faults_of_parts(header: Mapping[str, Any], parts: PartTensors) -> Iterator[str]:
+def faults_of_parts(header: Mapping[str, Any], parts: PartTensors) -> Iterator[str]:
+    """What must be known before anything is made of the tensors."""
     for name in ("table", "memory"):
         if (header.get(name) is None) == bool(parts[name]):
             yield f"half a {name}: its description or its tensors are missing"
@@ -76,7 +71,8 @@ def _faults_of_history(history: Mapping[str, Tensor]) -> Iterator[str]:
             yield f"a history whose {name} has no list an epoch"
 
 
-def _faults_of_model(model: Model, parts: PartTensors) -> Iterator[str]:
+def faults_of_model(model: Model, parts: PartTensors) -> Iterator[str]:
+    """Parts of a model that do not belong together."""
     yield from _faults_of_network(model)
     for bank in (model.bank, model.last_bank):
         if bank is not None:

@@ -7,6 +7,7 @@ of this is without torch, so that the summary of a file and its loading check th
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,6 +111,15 @@ def fitting_together(path: Path) -> Iterator[None]:
         raise ModelFileError(
             f"A model file must fit together. In {path}: {why}. Write the model again."
         ) from error
+
+
+def by_part(named: Mapping[str, Any]) -> defaultdict[str, dict[str, Any]]:
+    """What belongs to each tensor, by the part of the model and the name in it."""
+    parts: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for name, value in named.items():
+        part, _, rest = name.partition(".")
+        parts[part][rest] = value
+    return parts
 
 
 def _header_of(file: BinaryIO, path: Path) -> dict[str, Any]:

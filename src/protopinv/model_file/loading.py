@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +18,17 @@ from protopinv.errors import DriftWarning, ModelFileError, TrainingError
 from protopinv.features import FeatureMap, Stem
 from protopinv.memory import Memory
 from protopinv.model import Model, merged_network, range_of_images
-from protopinv.model_file.checking import FRONTS, PartTensors, check_model, check_parts
+from protopinv.model_file.checking import (
+    FRONTS,
+    PartTensors,
+    faults_of_model,
+    faults_of_parts,
+    refuse,
+)
 from protopinv.model_file.header import (
     MINOR,
     broken,
+    by_part,
     fitting_together,
     read_header,
 )
@@ -50,9 +56,9 @@ def load_model(path: str | Path) -> Model:
     header = _without_unheard(read_header(path))
     parts = _parts(path)
     with fitting_together(path):
-        check_parts(header, parts)
+        refuse(faults_of_parts(header, parts))
         model = _model(header, parts, path)
-        check_model(model, parts)
+        refuse(faults_of_model(model, parts))
         drift = _drift(model, parts["examples"]["outputs"])
         model = replace(model, calibration=_calibration(model, header.get("sharpness")))
     if not drift <= (DRIFT_OF_STEMS if isinstance(model.front, Stem) else DRIFT):
@@ -74,14 +80,9 @@ def _parts(path: Path) -> PartTensors:
     """Tensors of a file, by the part they belong to and their name in it."""
     try:
         # all at once: tensors that are windows into a file would change when it does
-        tensors = load_tensors(path.read_bytes())
+        return by_part(load_tensors(path.read_bytes()))
     except (SafetensorError, ValueError, OSError) as error:
         raise broken(path, error) from error
-    parts: defaultdict[str, dict[str, Tensor]] = defaultdict(dict)
-    for name, tensor in tensors.items():
-        part, _, rest = name.partition(".")
-        parts[part][rest] = tensor
-    return parts
 
 
 def _without_unheard(header: dict[str, Any]) -> dict[str, Any]:

@@ -24,9 +24,7 @@ ROUGHEST = 0.1
 
 
 def pack(network: Network, features: FeatureMap, dtype: str) -> dict[str, Tensor]:
-    """Every tensor under a name, for a file."""
-    if dtype == "float64":
-        return network.tensors()
+    """Every tensor under a name, for a file, in a type that is smaller than float64."""
     packed: dict[str, Tensor] = {}
     for number, W in enumerate(network.weights):
         rows, bias = W[..., 1:, :], W[..., 0, :]

@@ -18,7 +18,7 @@ from protopinv import __version__, tables
 from protopinv.errors import ConfigError, ModelFileError
 from protopinv.features import FeatureMap, Stem, TailTransform
 from protopinv.files import replacing, require_ending
-from protopinv.model import Model, torch_ready
+from protopinv.model import Model
 from protopinv.model_file.checking import FRONTS
 from protopinv.model_file.header import (
     FORMAT,
@@ -36,6 +36,7 @@ from protopinv.model_file.rules import DTYPES
 from protopinv.plain import MOST_VALUES, n_values, plain
 from protopinv.tables import Category, Column
 from protopinv.train.history import APART, COLUMNS
+from protopinv.train.rows import as_tensor
 
 # Columns of a history are tensors: text would be longer, and a header has its limit.
 _EPOCHS = (*COLUMNS, "ridge", *APART)
@@ -128,8 +129,10 @@ def _header(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, A
 
 def _parts(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, Mapping[str, Tensor]]:
     """All arrays, by the part of the model they belong to."""
-    packed = pack(model.network, model.features, dtype)
-    network = unpack(packed, model.features, model.network.activation, dtype)
+    network, packed = model.network, model.network.tensors()
+    if dtype != "float64":
+        packed = pack(network, model.features, dtype)
+        network = unpack(packed, model.features, network.activation, dtype)
     if not all(bool(W.isfinite().all()) for W in network.weights):
         raise ConfigError(
             f"The weights of a model must fit into its type of number, which {dtype} is too "
@@ -137,7 +140,7 @@ def _parts(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, Ma
         )
     outputs = example_outputs(replace(model, network=network))
     is_finite = outputs.isfinite().all(1)
-    rows = torch.from_numpy(np.ascontiguousarray(torch_ready(model.examples)))
+    rows = as_tensor(model.examples)
     named = {name: getattr(model, name) for name in ("bank", "last_bank", "features", "memory")}
     named |= {n: model.front for n, kind in FRONTS.items() if isinstance(model.front, kind)}
     parts = {name: part.tensors() for name, part in named.items() if part is not None}

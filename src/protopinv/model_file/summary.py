@@ -1,7 +1,6 @@
 """What a model file holds, by its header, its shapes and few of its numbers: no torch is needed."""
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 
 from protopinv import tables
-from protopinv.model_file.header import fitting_together, read_header
+from protopinv.model_file.header import by_part, fitting_together, read_header
 
 # What outputs are called, and where the objective of a task lists or counts them.
 OUTPUTS = {
@@ -32,11 +31,8 @@ def summary(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     header = read_header(path)
     with fitting_together(path), safe_open(path, framework="numpy") as file:
-        shapes: dict[str, dict[str, list[int]]] = defaultdict(dict)
-        for name in file.keys():  # noqa: SIM118
-            part, _, rest = name.partition(".")
-            shapes[part][rest] = file.get_slice(name).get_shape()
-        return _facts(header, shapes, file.get_tensor)
+        shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+        return _facts(header, by_part(shapes), file.get_tensor)
 
 
 def _facts(header: Mapping[str, Any], shapes: Mapping[str, Shapes], read: Read) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """One class a row, by softmax and cross-entropy, or several labels, by binary cross-entropy."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -53,10 +53,6 @@ class Classes(Objective):
     def describe(self) -> dict[str, Any]:
         """The labels and their type."""
         return {"classes": self.labels.tolist(), "classes_dtype": self.labels.dtype.str}
-
-    def under(self, *, label_smoothing: float, loss: str) -> "Classes":  # noqa: ARG002
-        """With label smoothing."""
-        return replace(self, label_smoothing=label_smoothing)
 
     def first_outputs(
         self,
@@ -155,10 +151,6 @@ class Labels(Objective):
         """The number of labels."""
         return {"n_labels": self.n_labels}
 
-    def under(self, *, label_smoothing: float, loss: str) -> "Labels":  # noqa: ARG002
-        """With label smoothing."""
-        return replace(self, label_smoothing=label_smoothing)
-
     def first_outputs(
         self,
         groups: Int[Tensor, " p"],  # noqa: ARG002
@@ -175,14 +167,12 @@ class Labels(Objective):
         """log(1 + e^z) - t z, the mean over labels; its gradient is sigmoid(z) - t."""
         present = targets.T.to(outputs.dtype)
         above = softplus(outputs)
-        plain = (above - present * outputs).mean(1)
-        chance = torch.sigmoid(outputs)
-        smoothing = self.label_smoothing
-        if smoothing == 0:
-            return Judged(plain, chance.sub_(present).div_(self.n_labels), plain)
-        present = present * (1 - smoothing) + smoothing / 2
-        losses = (above - present * outputs).mean(1)
-        return Judged(losses, chance.sub_(present).div_(self.n_labels), plain)
+        losses = plain = (above - present * outputs).mean(1)
+        if self.label_smoothing > 0:
+            present = present * (1 - self.label_smoothing) + self.label_smoothing / 2
+            losses = (above - present * outputs).mean(1)
+        gradient = torch.sigmoid(outputs).sub_(present).div_(self.n_labels)
+        return Judged(losses, gradient, plain)
 
     def scores(
         self, outputs: Outputs, targets: Shaped[Tensor, "n *target"]

@@ -106,19 +106,8 @@ class Numbers(Objective):
 
     def describe(self) -> dict[str, Any]:
         """The scaling, the loss, the bounds, and whether there was one column."""
-        return {
-            "centre": list(self.centre),
-            "spread": list(self.spread),
-            "variance": list(self.variance),
-            "is_column": self.is_column,
-            "loss": self.loss,
-            "low": None if self.low is None else list(self.low),
-            "high": None if self.high is None else list(self.high),
-        }
-
-    def under(self, *, label_smoothing: float, loss: str) -> "Numbers":  # noqa: ARG002
-        """With the loss that is asked for."""
-        return replace(self, loss=loss)
+        parts = vars(self).items()
+        return {name: list(part) if isinstance(part, tuple) else part for name, part in parts}
 
     def first_outputs(
         self,

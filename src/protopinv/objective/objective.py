@@ -2,8 +2,8 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -32,16 +32,17 @@ class Judged:
     plain: Float[Tensor, "m n"]
 
 
+@dataclass(frozen=True)
 class Objective(ABC):
     """One kind of target. ``kernel`` names the fused kernel for the last layer that may serve it.
 
     ``measure`` says what ``scores`` mean once they are averaged over rows.
     """
 
-    kernel: str | None = None
-    measure: str
+    kernel: ClassVar[str | None] = None
+    measure: ClassVar[str]
     # Whether outputs are the logarithms of odds, which temperature scaling calibrates.
-    are_odds: bool = False
+    are_odds: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -69,9 +70,10 @@ class Objective(ABC):
         """What a file must hold to make this objective again, as plain JSON values."""
         return {}
 
-    def under(self, *, label_smoothing: float, loss: str) -> "Objective":  # noqa: ARG002
+    def under(self, *, label_smoothing: float, loss: str) -> "Objective":
         """This objective with what it takes of the hyperparameters."""
-        return self
+        settings = {"label_smoothing": label_smoothing, "loss": loss}
+        return replace(self, **{name: settings[name] for name in settings if hasattr(self, name)})
 
     @abstractmethod
     def first_outputs(

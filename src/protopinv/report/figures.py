@@ -78,21 +78,24 @@ def plot(
     panels: Sequence[Panel], columns: int, inches: tuple[float, float] = PANEL_INCHES
 ) -> "Figure":
     """All panels in a grid of so many columns, each so large."""
-    rows = -(-len(panels) // columns)
-    with empty_figure((columns * inches[0], rows * inches[1])) as figure:
-        for index, panel in enumerate(panels):
-            _draw(figure.add_subplot(rows, columns, index + 1), panel)
+    with empty_figure(len(panels), columns, inches) as (figure, axes):
+        for place, panel in zip(axes, panels, strict=True):
+            _draw(place, panel)
     return figure
 
 
 @contextmanager
-def empty_figure(size: tuple[float, float]) -> Iterator["Figure"]:
-    """A figure to draw in, of so many inches; what is drawn in here has our style."""
+def empty_figure(
+    n: int = 1, columns: int = 1, inches: tuple[float, float] = PANEL_INCHES
+) -> Iterator[tuple["Figure", list[Any]]]:
+    """A figure and n axes in a grid, each so large; what is drawn in here has our style."""
     matplotlib = require("matplotlib", extra="report", why="Drawing a figure")
     from matplotlib.figure import Figure
 
+    rows = -(-n // columns)
     with matplotlib.rc_context(STYLE):
-        yield Figure(figsize=size, layout="constrained")
+        figure = Figure(figsize=(columns * inches[0], rows * inches[1]), layout="constrained")
+        yield figure, [figure.add_subplot(rows, columns, place) for place in range(1, n + 1)]
 
 
 def save_figure(figure: "Figure", kind: str = "svg") -> bytes:
@@ -134,32 +137,7 @@ def _saved(
 
 def _draw(axes: Any, panel: Panel) -> None:
     for series in panel.series:
-        if series.faint is not None:
-            axes.plot(
-                series.x,
-                series.y,
-                f"C{series.faint}",
-                label=series.label,
-                linewidth=0.6,
-                alpha=0.4,
-                zorder=1.5,
-            )
-        elif series.joined:
-            marker = "o" if len(series.x) <= 20 else None
-            axes.errorbar(
-                series.x,
-                series.y,
-                yerr=series.spread,
-                label=series.label,
-                marker=marker,
-                markersize=3,
-                linewidth=1.2,
-                capsize=2,
-            )
-        else:
-            axes.scatter(series.x, series.y, label=series.label, s=8, alpha=0.6, linewidths=0)
-        for name, x, y in zip(series.names or (), series.x, series.y, strict=False):
-            axes.annotate(name, (x, y), fontsize=6, xytext=(3, 2), textcoords="offset points")
+        _draw_series(axes, series)
     for axis in panel.log:
         getattr(axes, f"set_{axis}scale")("log")
         _plain_ticks(axes, axis, panel)
@@ -170,6 +148,20 @@ def _draw(axes: Any, panel: Panel) -> None:
         beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
         many = sum(not series.label.startswith("_") for series in panel.series) > MANY_SERIES
         axes.legend(fontsize=7, frameon=False, **(beside if many else {}))
+
+
+def _draw_series(axes: Any, series: Series) -> None:
+    points, label = (series.x, series.y), series.label
+    if series.faint is not None:
+        behind = {"linewidth": 0.6, "alpha": 0.4, "zorder": 1.5}
+        axes.plot(*points, f"C{series.faint}", label=label, **behind)
+    elif series.joined:
+        line = {"marker": "o" if len(series.x) <= 20 else None, "markersize": 3, "linewidth": 1.2}
+        axes.errorbar(*points, yerr=series.spread, label=label, capsize=2, **line)
+    else:
+        axes.scatter(*points, label=label, s=8, alpha=0.6, linewidths=0)
+    for name, *point in zip(series.names or (), *points, strict=False):
+        axes.annotate(name, point, fontsize=6, xytext=(3, 2), textcoords="offset points")
 
 
 def _plain_ticks(axes: Any, axis: str, panel: Panel) -> None:

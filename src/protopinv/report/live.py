@@ -19,9 +19,10 @@ from protopinv.export.description import describe, front_steps
 from protopinv.export.javascript import js_step, write_javascript
 from protopinv.export.text import js_value
 from protopinv.model import Model, merged_network
-from protopinv.model_file import made_up as made_up_rows
+from protopinv.model_file.saving import made_up as made_up_rows
 from protopinv.network import Network
 from protopinv.objective import Numbers
+from protopinv.report.prototypes import column_names
 from protopinv.tables import Category
 
 MOST_SCRIPT = 1_000_000
@@ -62,8 +63,7 @@ def controls(model: Model, X: Any) -> tuple[Control, ...]:
     rows = made_up_rows(model, TYPICAL_ROWS) if X is None else np.asarray(X).reshape(len(X), -1)
     low, typical, high = np.quantile(np.asarray(rows, dtype=np.float64), (0.01, 0.5, 0.99), 0)
     high = np.where(high > low, high, low + 1)
-    names = model.feature_names or tuple(f"x{number}" for number in range(len(low)))
-    columns = zip(names, low.tolist(), high.tolist(), typical.tolist(), strict=True)
+    columns = zip(column_names(model), low.tolist(), high.tolist(), typical.tolist(), strict=True)
     return tuple(Control(name, "number", *numbers) for name, *numbers in columns)
 
 

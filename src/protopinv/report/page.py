@@ -91,7 +91,8 @@ def render(estimator: Any, X: Any, y: Any, *, name: str, rows: bool, today: date
         judged = predictions(estimator, X, y)
         evaluation = _evaluation(judged, X if rows else None)
         if not is_image:
-            falls = importance(estimator, X, judged.truth, most_rows=IMPORTANCE_ROWS).means
+            falls = importance(estimator, X, judged.truth, most_rows=IMPORTANCE_ROWS)
+            falls = falls.importances_mean
     order = _order(model, moved, falls)
     shown = [] if model.bank is None else _shown_prototypes(model)
     script, n_members = live(model, moved, shown, [f"{name}, written by protopinv {__version__}"])
@@ -208,8 +209,8 @@ def _evaluation(judged: Predictions, X: Any) -> dict[str, Any]:
 
 def _predicted_chart(truth: Floats, predicted: Floats, name: str) -> str:
     name = "" if name == "prediction" else name
-    with empty_figure(PANEL) as figure:
-        draw_predictions(figure.add_subplot(), truth, predicted, name)
+    with empty_figure(inches=PANEL) as (figure, (axes,)):
+        draw_predictions(axes, truth, predicted, name)
     return page_figure(figure, f"predicted against true {name}".rstrip())
 
 

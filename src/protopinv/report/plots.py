@@ -4,9 +4,7 @@ In a notebook a figure shows itself; ``figure.savefig("name.png")`` writes it to
 about a model shows the panels of the same functions.
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +21,7 @@ from protopinv.evaluation import (
 )
 from protopinv.objective import Classes, Numbers
 from protopinv.report.figures import PANEL_INCHES, Panel, Series, empty_figure, plot
-from protopinv.report.prototypes import Prototypes, prototypes_of
+from protopinv.report.prototypes import Prototypes, column_names, prototypes_of
 from protopinv.train.history import History
 
 if TYPE_CHECKING:
@@ -86,8 +84,7 @@ def plot_confusion(model: Any, X: Any, y: Any) -> "Figure":
     n = len(model.classes_)
     counts = np.array(evaluate(model, X, y).confusion)
     side = max(PANEL_INCHES[0], 1.5 + 1.5 * BAR_INCHES * n)
-    with empty_figure((side + 0.6, side)) as figure:
-        axes = figure.add_subplot()
+    with empty_figure(inches=(side + 0.6, side)) as (figure, (axes,)):
         axes.grid(visible=False)
         display = ConfusionMatrixDisplay(counts, display_labels=model.classes_)
         display.plot(ax=axes, cmap="Blues", xticks_rotation=0 if n <= 10 else 90)
@@ -128,12 +125,9 @@ def plot_predictions(model: Any, X: Any, y: Any) -> "Figure":
     rows = predictions(model, X, y)
     n = rows.truth.shape[1]
     names = [""] if n == 1 else [f"target {number}" for number in range(n)]
-    columns = min(n, 3)
-    size = (columns * PANEL_INCHES[0], -(-n // columns) * PANEL_INCHES[1])
-    with empty_figure(size) as figure:
-        for number, name in enumerate(names):
-            axes = figure.add_subplot(-(-n // columns), columns, number + 1)
-            draw_predictions(axes, rows.truth[:, number], rows.predicted[:, number], name)
+    with empty_figure(n, min(n, 3)) as (figure, axes):
+        for target in zip(axes, rows.truth.T, rows.predicted.T, names, strict=True):
+            draw_predictions(*target)
     return figure
 
 
@@ -190,15 +184,6 @@ def plot_conditioning(model: Any) -> "Figure":
     return plot(panels, columns=2)
 
 
-@dataclass(frozen=True)
-class Importance:
-    """Permutation importance: mean and deviation of the fall of the score, column by column."""
-
-    names: tuple[str, ...]
-    means: Floats
-    deviations: Floats
-
-
 def importance(
     model: Any,
     X: Any,
@@ -207,11 +192,14 @@ def importance(
     n_repeats: int = 5,
     random_state: int = 0,
     most_rows: int | None = None,
-) -> Importance:
-    """Shuffle codes of the columns: text and dates are read once, not in each repeat."""
+) -> Any:
+    """scikit-learn's permutation importance: how the score falls, column by column.
+
+    Codes of the columns are shuffled: text and dates are read once, not in each repeat.
+    """
     from sklearn.inspection import permutation_importance
 
-    fitted, table = model.model_, model.table_
+    fitted = model.model_
     codes = rows_to_predict(model, X, fitted)
     codes = np.asarray(codes.toarray() if hasattr(codes, "toarray") else codes, dtype=np.float64)
     rows = np.random.default_rng(random_state).permutation(len(codes))[:most_rows]
@@ -220,19 +208,8 @@ def importance(
         predicted = fitted.objective.decode(fitted.outputs(shuffled).numpy())
         return plain_score(fitted.objective, true, predicted.reshape(true.shape))
 
-    result = permutation_importance(
-        model,
-        codes[rows],
-        truth[rows],
-        scoring=score,
-        n_repeats=n_repeats,
-        random_state=random_state,
-    )
-    if table is not None:
-        names = tuple(column.name for column in table.columns)
-    else:
-        names = fitted.feature_names or tuple(f"column {n + 1}" for n in range(codes.shape[1]))
-    return Importance(names, result.importances_mean, result.importances_std)
+    options = {"scoring": score, "n_repeats": n_repeats, "random_state": random_state}
+    return permutation_importance(model, codes[rows], truth[rows], **options)
 
 
 def plot_importance(
@@ -245,17 +222,17 @@ def plot_importance(
     """
     truth = predictions(model, X, y).truth
     falls = importance(model, X, truth, n_repeats=n_repeats, random_state=random_state)
-    order = np.argsort(falls.means)[-most:]
-    with empty_figure((1.6 * PANEL_INCHES[0], 1 + BAR_INCHES * len(order))) as figure:
-        axes = figure.add_subplot()
+    names, order = column_names(model.model_), np.argsort(falls.importances_mean)[-most:]
+    size = (1.6 * PANEL_INCHES[0], 1 + BAR_INCHES * len(order))
+    with empty_figure(inches=size) as (figure, (axes,)):
         axes.grid(visible=False, axis="y")
         axes.barh(
             range(len(order)),
-            falls.means[order],
-            xerr=falls.deviations[order],
+            falls.importances_mean[order],
+            xerr=falls.importances_std[order],
             error_kw={"linewidth": 0.8},
         )
-        axes.set_yticks(range(len(order)), [falls.names[n] for n in order])
+        axes.set_yticks(range(len(order)), [names[n] for n in order])
         axes.set_title("permutation importance")
         axes.set_xlabel("fall of the score when the column is shuffled")
     return figure
@@ -274,18 +251,16 @@ def plot_prototypes(model: Any, *, most: int | None = None, features: int = 12) 
     order = np.argsort(answers if answers.ndim == 1 else answers[:, 0], kind="stable").tolist()
     order = order[: (50 if is_image else 9) if most is None else most]
     columns = min(COLUMNS_OF_PICTURES if is_image else COLUMNS_OF_BARS, len(order))
-    lines, n_bars = math.ceil(len(order) / columns), min(features, len(prototypes.names))
-    width, height = PICTURE_INCHES, 1.25 * PICTURE_INCHES
-    if not is_image:
-        width, height = 1.3 * PANEL_INCHES[0], 0.8 + 0.2 * n_bars
-    with empty_figure((width * columns, height * lines)) as figure:
-        for place, row in enumerate(order, start=1):
-            axes = figure.add_subplot(lines, columns, place)
-            axes.set_title(prototypes.texts[row])
+    n_bars = min(features, len(prototypes.names))
+    bars = (1.3 * PANEL_INCHES[0], 0.8 + 0.2 * n_bars)
+    size = (PICTURE_INCHES, 1.25 * PICTURE_INCHES) if is_image else bars
+    with empty_figure(len(order), columns, size) as (figure, axes):
+        for place, row in zip(axes, order, strict=True):
+            place.set_title(prototypes.texts[row])
             if is_image:
-                _draw_picture(axes, prototypes, row)
+                _draw_picture(place, prototypes, row)
             else:
-                _draw_bars(axes, prototypes, row, n_bars)
+                _draw_bars(place, prototypes, row, n_bars)
     return figure
 
 

@@ -66,19 +66,20 @@ def prototypes_of(model: Any, member: int = 0, chosen: Sequence[int] | None = No
     # the scaling that the objective merges into the last layer, of each output by itself
     bias, *scaling = fitted.objective.fold(torch.cat([torch.zeros(1, n), torch.eye(n)]).double())
     answers = fitted.objective.decode((bias + outputs @ torch.stack(scaling)).numpy())
-    if fitted.table is not None:
-        names = tuple(fitted.table.feature_names)
-    else:
-        names = fitted.feature_names or tuple(f"column {i + 1}" for i in range(values.shape[1]))
     shape = fitted.config.image_shape
     return Prototypes(
         values.numpy(),
         distance.numpy(),
-        names,
+        column_names(fitted) if fitted.table is None else tuple(fitted.table.feature_names),
         answers,
         tuple(answer_text(fitted.objective, answer) for answer in answers.tolist()),
         None if shape is None else tuple(shape),
     )
+
+
+def column_names(model: Model) -> tuple[str, ...]:
+    """The names of the columns that are used, numbered where they have none."""
+    return model.used_names or tuple(f"column {n}" for n in range(1, model.n_inputs + 1))
 
 
 def _seen_alike(

@@ -1,7 +1,6 @@
 """Rows that need not fit in memory: one protocol, whatever they lie in."""
 
 from protopinv.rows.arrays import (
-    EXAMPLES,
     ArrayRows,
     BatchRows,
     MemoryRows,
@@ -10,7 +9,7 @@ from protopinv.rows.arrays import (
     frame_columns,
     is_frame,
 )
-from protopinv.rows.cache import ahead, cached
+from protopinv.rows.cache import cached
 from protopinv.rows.files import ArrowRows, open_rows
 from protopinv.rows.source import (
     Block,
@@ -21,11 +20,9 @@ from protopinv.rows.source import (
     digest,
     file_keys,
     keys_of,
-    weighted,
 )
 
 __all__ = [
-    "EXAMPLES",
     "ArrayRows",
     "ArrowRows",
     "BatchRows",
@@ -34,7 +31,6 @@ __all__ = [
     "MemoryRows",
     "Piece",
     "RowSource",
-    "ahead",
     "cached",
     "concatenated",
     "digest",
@@ -45,5 +41,4 @@ __all__ = [
     "is_frame",
     "keys_of",
     "open_rows",
-    "weighted",
 ]

@@ -1,6 +1,5 @@
 """Rows in arrays, in memory or mapped, in sparse matrices, in frames, or made by a function."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.errors import DataError
-from protopinv.rows.source import IN_MEMORY_BYTES, Block, Piece, RowSource, digest, placed
+from protopinv.rows.source import (
+    IN_MEMORY_BYTES,
+    Block,
+    Piece,
+    RowSource,
+    digest,
+    placed,
+    require_names,
+)
 
 # Rows of an array that count as a block: numbers enough to be read at a good pace.
 BLOCK_NUMBERS = 2**21
@@ -116,13 +123,11 @@ class MemoryRows(ArrayRows):
         weight: NDArray[np.float64] | None = None,
         *,
         names: tuple[str, ...] | None = None,
-        target_names: tuple[str, ...] | None = None,
         is_framed: bool = False,
     ) -> None:
         self.X, self.y, self.weight = X, y, weight
         self.blocks = (Block("X", 0, len(y)),)
-        self.names, self.target_names = names, target_names
-        self.is_framed, self.is_column = is_framed, y.ndim == 1
+        self.names, self.is_framed, self.is_column = names, is_framed, y.ndim == 1
         self.n_features = X.shape[1]
 
     def read(self, block: Block, n_rows: int, *, features: bool = True) -> Iterator[Piece]:
@@ -182,10 +187,9 @@ class BatchRows(RowSource):
                 f"of {block.file} had {block.n_rows} rows and now has {len(X)}. Make load(i) "
                 "depend on nothing but i."
             )
+        batch = Piece(X if features else X[:, :0], y, weight, 0)
         for start in range(0, len(X), n_rows):
-            rows = slice(start, start + n_rows)
-            part = X[rows] if features else X[rows, :0]
-            yield Piece(part, y[rows], None if weight is None else weight[rows], start)
+            yield batch.cut(start, start + n_rows)
 
     def fingerprint(self) -> dict[str, Any]:
         """The lengths of all batches and the numbers of the first."""
@@ -257,12 +261,7 @@ def frame_columns(X: Any) -> dict[str, Any]:
     # the columns of an Arrow table are no names
     is_arrow = hasattr(X, "column_names") and not hasattr(X, "iloc")
     names = [str(name) for name in (X.column_names if is_arrow else X.columns)]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise DataError(
-            f"Every column needs a name of its own. {twice[0]!r} is there twice. Rename or drop "
-            "one of them."
-        )
+    require_names(names, "the frame")
     frame = nw.from_native(X, eager_only=True)
     return dict(zip(names, frame.iter_columns(), strict=True))
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,26 +80,19 @@ def decimals(column: Any) -> NDArray[np.int64]:
     return np.array(counts, dtype=np.int64)
 
 
-class Example(NamedTuple):
-    """A value, and the file and the row of it in which it is first, counted from 0."""
-
-    text: str
-    file: str
-    row: int
-
-
 @dataclass(frozen=True)
 class TargetText:
     """What a column of targets in text holds: how many numbers, truths, and names, and which.
 
     ``low`` and ``high`` are the ends of numbers without a point, ``different`` some of all numbers,
-    and ``odd`` is the first value that is neither number nor truth. A code is a name such as 007.
+    and ``odd`` is the first value that is neither number nor truth, with its file and its row,
+    counted from 0. A code is a name such as 007.
     """
 
     numbers: int = 0
     truths: int = 0
     names: int = 0
-    odd: Example | None = None
+    odd: tuple[str, str, int] | None = None
     has_codes: bool = False
     has_points: bool = False
     are_exact: bool = True
@@ -129,7 +122,7 @@ class TargetText:
             numbers=len(values),
             truths=sum(each[text] for text in truths),
             names=sum(each[text] for text in names),
-            odd=Example(odd[0], file, first + texts.index(odd[0]).as_py()) if odd else None,
+            odd=(odd[0], file, first + texts.index(odd[0]).as_py()) if odd else None,
             has_codes=any(CODE.fullmatch(text) for text in names),
             has_points=bool(pc.any(points).as_py()),
             are_exact=bool(((values == np.round(values)) & (abs(values) < EXACT)).all()),

@@ -11,14 +11,13 @@ from protopinv.errors import DataError
 from protopinv.optional import Later
 from protopinv.rows import columns as of_columns
 from protopinv.rows.columns import FLOAT, NOTHING, TEXT, WHOLE, TargetText, joined
-from protopinv.rows.formats import FileRows, damage_named, require_names, split_names, unreadable
-from protopinv.rows.source import Block, digest
+from protopinv.rows.formats import FileRows, damage_named, split_names, unreadable
+from protopinv.rows.source import Block, digest, require_names
 from protopinv.rows.text import (
     ADVICE,
     SEPARATORS,
     Stretch,
     TextFile,
-    Written,
     WrongEncodingError,
     fields_of,
     row_ends,
@@ -40,29 +39,29 @@ class DelimitedRows(FileRows):
         self,
         name: str,
         place: Path | bytes,
-        written: Written,
         targets: Sequence[str],
         as_text: Sequence[str],
+        separator: str | None,
+        encoding: str | None,
     ) -> None:
         super().__init__(name)
-        self._written = written
-        self._as_text = frozenset(as_text)
-        self._text = TextFile(name, place, written.encoding)
-        for encoding in self._text.encodings:
-            self._text.encoding = encoding
+        self._named_separator, self._as_text = separator, frozenset(as_text)
+        self._text = TextFile(name, place, encoding)
+        for tried in self._text.encodings:
+            self._text.encoding = tried
             try:
                 self._scan(targets)
             except WrongEncodingError as error:
-                if encoding == self._text.encodings[-1]:
+                if tried == self._text.encodings[-1]:
                     line = self._text.line_at(error.offset)
                     raise DataError(
                         f"A table must be written in its encoding. Line {line:,} of {name} is not "
-                        f"in {written.encoding or encoding}. Say which it is: encoding=NAME."
+                        f"in {encoding or tried}. Say which it is: encoding=NAME."
                     ) from None
             else:
                 break
-        if not (written.encoding or encoding == "utf-8"):
-            said = encoding.removesuffix("-le").removesuffix("-be")
+        if not (encoding or tried == "utf-8"):
+            said = tried.removesuffix("-le").removesuffix("-be")
             self.said = (f"read {name} as {said}", *self.said)
 
     def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
@@ -100,7 +99,7 @@ class DelimitedRows(FileRows):
     def _read_header(self) -> int:
         """Take the names of columns from the first row; return where the second one begins."""
         self.n_bytes = 0
-        first = self._text.header(self._written.separator)
+        first = self._text.header(self._named_separator)
         if first is None:
             raise DataError(
                 "A table must have a line of column names and some rows. "
@@ -109,7 +108,7 @@ class DelimitedRows(FileRows):
         line = first.raw.decode().rstrip("\r\n")
         bare = re.sub(r'"[^"]*"', "", line)
         # what stands most often between the names; a comma where nothing does
-        self._separator = self._written.separator or max(SEPARATORS, key=bare.count)
+        self._separator = self._named_separator or max(SEPARATORS, key=bare.count)
         names = fields_of(line, self._separator)
         nameless = [place for place, name in enumerate(names, 1) if not name.strip()]
         for place in nameless:
@@ -118,7 +117,7 @@ class DelimitedRows(FileRows):
             f"column {place} of {self.name} has no name; it is called 'column {place}'"
             for place in nameless
         )
-        require_names(names, self.name, " in its first line")
+        require_names(names, f"the first line of {self.name}")
         self.types = dict.fromkeys(names, NOTHING)
         return first.end
 

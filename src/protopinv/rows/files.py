@@ -23,7 +23,7 @@ from protopinv.rows.columns import (
 from protopinv.rows.delimited import DelimitedRows, share_types
 from protopinv.rows.formats import FileRows, IpcRows, ParquetRows, damage_named, split_names
 from protopinv.rows.source import IN_MEMORY_BYTES, Block, Piece, RowSource, placed
-from protopinv.rows.text import Written
+from protopinv.rows.text import check_separator
 from protopinv.words import hint
 
 pa = Later("pyarrow")
@@ -63,25 +63,17 @@ def open_rows(
     folder for temporary files, if these would take at most half of its free space; None decodes the
     files anew for every pass.
     """
-    targets = [target] if isinstance(target, str) else list(target)
-    rows = ArrowRows(
-        Path(path),
-        targets,
-        weight=weight,
-        features=features,
-        drop=drop,
-        as_text=as_text,
-        written=Written(separator, encoding),
-        memory=memory,
-        cache=cache,
-    )
-    used = {*targets, *drop, weight}
-    twice = [name for name in features or () if name in used]
-    if twice:
-        raise DataError(
-            f"A feature must be no target, no weight and not dropped. {twice[0]!r} is. Leave it "
-            "out of the features."
-        )
+    require("pyarrow", extra="table", why="Reading a table")
+    check_separator(separator)
+    path, targets = Path(path), [target] if isinstance(target, str) else list(target)
+    root = path if path.is_dir() else path.parent
+    opened = [
+        _opened(file, str(file.relative_to(root)), targets, as_text, separator, encoding)
+        for file in _files(path)
+    ]
+    share_types(opened)
+    rows = ArrowRows(opened, targets, features, drop, weight, as_text)
+    rows.memory, rows.cache = memory, cache
     return rows
 
 
@@ -99,25 +91,14 @@ class ArrowRows(RowSource):
 
     def __init__(
         self,
-        path: Path,
+        opened: Sequence[FileRows],
         targets: Sequence[str],
-        *,
-        features: Sequence[str] | None = None,
-        drop: Sequence[str] = (),
-        weight: str | None = None,
-        as_text: Sequence[str] = (),
-        written: Written | None = None,
-        memory: int = IN_MEMORY_BYTES,
-        cache: str | Path | None = "auto",
+        features: Sequence[str] | None,
+        drop: Sequence[str],
+        weight: str | None,
+        as_text: Sequence[str],
     ) -> None:
-        require("pyarrow", extra="table", why="Reading a table")
-        self._as_text, self.memory, self.cache = frozenset(as_text), memory, cache
-        root = path if path.is_dir() else path.parent
-        opened = [
-            _opened(file, str(file.relative_to(root)), written or Written(), targets, as_text)
-            for file in _files(path)
-        ]
-        share_types(opened)
+        self._as_text = frozenset(as_text)
         self._files = {file.name: file for file in opened}
         # a file without rows may not know its types
         first = next((file for file in opened if file.n_rows), opened[0])
@@ -158,6 +139,12 @@ class ArrowRows(RowSource):
                 f"A column cannot be used and left out. {both[0]!r} is a target or a weight, and "
                 "is to be dropped. Leave it out of one of them."
             )
+        twice = [name for name in features or () if name in {*used, *drop}]
+        if twice:
+            raise DataError(
+                f"A feature must be no target, no weight and not dropped. {twice[0]!r} is. Leave "
+                "it out of the features."
+            )
         if features is None:
             features = [name for name in file.types if name not in {*used, *drop}]
         n_rows = sum(each.n_rows for each in self._files.values())
@@ -194,7 +181,6 @@ class ArrowRows(RowSource):
 
     def read(self, block: Block, n_rows: int, *, features: bool = True) -> Iterator[Piece]:
         """Yield some rows of a block at a time, as numbers or as tables of Arrow."""
-        # a target may be a feature, too
         columns = [*self.names * features, *self.target_names, *self._weights]
         columns, done = list(dict.fromkeys(columns)), 0
         for batch in self._files[block.file].read(block, columns, max(LEAST_ROWS, n_rows)):
@@ -260,7 +246,12 @@ def format_of(path: Path) -> str | None:
 
 
 def _opened(
-    path: Path, name: str, written: Written, targets: Sequence[str], as_text: Sequence[str]
+    path: Path,
+    name: str,
+    targets: Sequence[str],
+    as_text: Sequence[str],
+    separator: str | None,
+    encoding: str | None,
 ) -> FileRows:
     """A file in the format that its name says; raises DataError for what cannot be read.
 
@@ -281,8 +272,8 @@ def _opened(
         place = sys.stdin.buffer.read() if path == STDIN else path
         name = "stdin" if path == STDIN else name
         with damage_named(name):
-            return DelimitedRows(name, place, written, targets, as_text)
-    if written.separator or written.encoding:
+            return DelimitedRows(name, place, targets, as_text, separator, encoding)
+    if separator or encoding:
         raise DataError(
             f"A separator and an encoding are of CSV files. {path.name} is {kind}. Leave them out."
         )

@@ -1,7 +1,6 @@
 """One file of rows, whatever its format, and the formats that pyarrow reads block by block."""
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
@@ -11,7 +10,7 @@ from typing import Any
 from protopinv.errors import DataError, ProtoPINVError
 from protopinv.optional import Later
 from protopinv.rows.columns import NOTHING, TEXT, TargetText, plain_type
-from protopinv.rows.source import Block, digest
+from protopinv.rows.source import Block, digest, require_names
 
 pa, pq = Later("pyarrow"), Later("pyarrow.parquet")
 # Rows of a target that are looked at together.
@@ -134,16 +133,6 @@ class IpcRows(TypedFile):
             batch = file.get_batch(block.number).select(list(columns))
             for start in range(0, batch.num_rows, rows):
                 yield batch.slice(start, rows)
-
-
-def require_names(names: Sequence[str], file: str, where: str = "") -> None:
-    """Raise DataError for a name that two columns have."""
-    twice = [column for column, count in Counter(names).items() if count > 1]
-    if twice:
-        raise DataError(
-            f"Every column needs a name of its own. {file} has {twice[0]!r} twice{where}. Rename "
-            "one of them."
-        )
 
 
 @contextmanager

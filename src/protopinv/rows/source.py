@@ -3,9 +3,11 @@
 import hashlib
 import zlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +46,16 @@ class Piece(NamedTuple):
     y: Any
     weight: NDArray[np.float64] | None
     first: int
+
+    @property
+    def mass(self) -> NDArray[np.float64]:
+        """What each row counts."""
+        return np.ones(len(self.y)) if self.weight is None else self.weight
+
+    def cut(self, start: int, end: int) -> "Piece":
+        """Rows from ``start`` to ``end`` of the piece."""
+        weight = None if self.weight is None else self.weight[start:end]
+        return Piece(self.X[start:end], self.y[start:end], weight, self.first + start)
 
 
 class RowSource(ABC):
@@ -159,32 +171,26 @@ class DerivedRows(RowSource):
         return {**self.source.fingerprint(), **self._facts()}
 
 
-def weighted(source: RowSource, labels: NDArray[Any], factors: NDArray[np.float64]) -> RowSource:
-    """Return rows whose weights are multiplied by the factor of their class."""
-
-    def changed(_: Block, piece: Piece, *, features: bool) -> Piece:  # noqa: ARG001
-        # labels without weight are not among them, and count nothing whatever their factor is
-        code = np.searchsorted(labels, np.asarray(piece.y)).clip(max=len(factors) - 1)
-        weight = 1.0 if piece.weight is None else piece.weight
-        return piece._replace(weight=factors[code] * weight)
-
-    factor_of = dict(zip(map(str, labels.tolist()), factors.tolist(), strict=True))
-    return DerivedRows(source, changed, lambda: {"class_weight": factor_of})
-
-
 def placed(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """Return the blocks that have rows, with ``start`` counted up."""
-    start, filled = 0, []
-    for block in blocks:
-        if block.n_rows:
-            filled.append(replace(block, start=start))
-            start += block.n_rows
+    filled = [block for block in blocks if block.n_rows]
     if not filled:
         raise DataError(
             "Training needs at least one row. All files are empty. Check the path, or how they "
             "were written."
         )
-    return tuple(filled)
+    starts = accumulate((block.n_rows for block in filled), initial=0)
+    return tuple(replace(block, start=start) for block, start in zip(filled, starts, strict=False))
+
+
+def require_names(names: Sequence[str], place: str) -> None:
+    """Raise DataError for a name that two columns of a place have."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(
+            f"Every column needs a name of its own. {twice[0]!r} is there twice in {place}. Rename "
+            "or drop one of them."
+        )
 
 
 def digest(*parts: bytes) -> str:

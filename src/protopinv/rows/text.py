@@ -7,7 +7,6 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -37,22 +36,6 @@ ADVICE = "Say separator=SIGN and encoding=NAME, or correct the file."
 SEPARATORS = ",;\t|"
 LINE_END = re.compile(rb"\r\n|\r|\n")
 BLANK_LINES = re.compile(rb"\A(?: *(?:\r\n|\r|\n))*")
-
-
-@dataclass(frozen=True)
-class Written:
-    """How a table in text is written, as far as a user says; None is found out."""
-
-    separator: str | None = None
-    encoding: str | None = None
-
-    def __post_init__(self) -> None:
-        each = self.separator
-        if each is not None and (len(each) != 1 or not each.isascii() or each in '"\r\n'):
-            raise ConfigError(
-                f"A separator is one character, or tab, of ASCII, and no quote. Got {each!r}. "
-                "Change it, for example to ;"
-            )
 
 
 class Stretch(NamedTuple):
@@ -223,6 +206,17 @@ class TextFile:
                 raise DataError(
                     f"A packed table must be whole. {self.name} is not ({error}). Copy it again."
                 ) from error
+
+
+def check_separator(separator: str | None) -> None:
+    """Raise ConfigError for what cannot stand between fields; None is found out."""
+    if separator is None:
+        return
+    if len(separator) != 1 or not separator.isascii() or separator in '"\r\n':
+        raise ConfigError(
+            f"A separator is one character, or tab, of ASCII, and no quote. Got {separator!r}. "
+            "Change it, for example to ;"
+        )
 
 
 def _checked(encoding: str) -> str:

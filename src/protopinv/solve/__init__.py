@@ -1,15 +1,14 @@
 """Ridge regression in closed form, with its derivative. Torch only, silent, no host reads."""
 
-from protopinv.solve.forms import FORMS, choose_form
-from protopinv.solve.products import exact_type
+from protopinv.solve.forms import FORMS
 from protopinv.solve.ridge import LayerSolve, Solution, ridge_solve, solve_layers
 from protopinv.solve.spread import spread
+from protopinv.solve.systems import exact_type
 
 __all__ = [
     "FORMS",
     "LayerSolve",
     "Solution",
-    "choose_form",
     "exact_type",
     "ridge_solve",
     "solve_layers",

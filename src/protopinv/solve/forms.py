@@ -15,32 +15,28 @@ from jaxtyping import Float
 from torch import Tensor
 
 from protopinv.kernels import side_by_side
-from protopinv.solve.cholesky import Solver, factorise_each, is_thin
-from protopinv.solve.products import times
+from protopinv.solve.systems import Solver, factorise_each, is_thin, times
 
 # The gradients in A, in T and, where it is asked for, in the ridge.
 Pulled = tuple[Tensor, Tensor, Tensor | None]
 
 
 class Form(ABC):
-    """Made from the designs and ridges of some layers, and the numbers of columns to solve for.
+    """Made from the designs, ridges and targets of some layers, whose ``weights`` it solves.
 
     Leading axes are members of a population.
 
-    ``error`` is the estimated relative error of each layer's weights. ``duals`` are S with W = A'S
-    once the weights are made, for the form that has them.
+    ``error`` is the estimated relative error of each layer's weights. ``duals`` are S with W = A'S,
+    for the form that has them.
     """
 
+    weights: list[Tensor]
     error: Tensor
     duals: Sequence[Tensor] = ()
 
     @abstractmethod
-    def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
-        """W of every layer."""
-
-    @abstractmethod
     def pullbacks(self, gradients: Sequence[Tensor], *, with_ridge: bool) -> list[Pulled]:
-        """From the gradient in W of every layer, once the weights are made."""
+        """From the gradient in W of every layer."""
 
 
 class Dual(Form):
@@ -54,7 +50,7 @@ class Dual(Form):
         self,
         designs: Sequence[Tensor],
         ridges: Float[Tensor, "*members layers"],
-        columns: Sequence[int],
+        targets: Sequence[Tensor],
     ) -> None:
         self.designs = designs
         *members, p, _ = designs[0].shape
@@ -63,18 +59,14 @@ class Dual(Form):
             partial(torch.matmul, A, A.mT, out=K) for A, K in zip(designs, systems, strict=True)
         ]
         side_by_side(grams, systems.device)
-        of_layers = ridges.movedim(-1, 0)
+        of_layers, columns = ridges.movedim(-1, 0), [T.shape[-1] for T in targets]
         systems.diagonal(dim1=-2, dim2=-1).add_(of_layers[..., None])
         self.solvers, error = factorise_each(systems, of_layers, columns)
         self.error = error.movedim(0, -1)
         self.thin = [is_thin(k, p, systems.device) for k in columns]
-
-    def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
-        """W = A'S."""
         works = [partial(self._solved, layer, T) for layer, T in enumerate(targets)]
-        duals, solved = zip(*side_by_side(works, self.designs[0].device), strict=True)
-        self.duals, self.solved = list(duals), list(solved)
-        return self.solved
+        duals, weights = zip(*side_by_side(works, systems.device), strict=True)
+        self.duals, self.weights = list(duals), list(weights)
 
     def pullbacks(self, gradients: Sequence[Tensor], *, with_ridge: bool) -> list[Pulled]:
         """dT = K^-1 A dW, dA = S dW' - (M + M')A with M = dT S', dridge = -tr M, of every layer.
@@ -120,7 +112,7 @@ class Dual(Form):
         if M is None or direct is None:
             rest = dW - times(A.mT, dT)
             left = torch.cat([self.duals[layer], dT], dim=-1)
-            return left @ torch.cat([rest, -self.solved[layer]], dim=-1).mT
+            return left @ torch.cat([rest, -self.weights[layer]], dim=-1).mT
         add = direct.addmm_ if A.ndim == 2 else direct.baddbmm_
         return add(M + M.mT, A, alpha=-1)
 
@@ -128,14 +120,13 @@ class Dual(Form):
 class LayerByLayer(Form):
     """A form whose layers are pulled back one after another, by their residuals T - AW."""
 
-    solved: list[Tensor]
     residuals: list[Tensor]
 
     def pullbacks(self, gradients: Sequence[Tensor], *, with_ridge: bool) -> list[Pulled]:
         """U = G^-1 dW, dT = A U, dA = (T - AW) U' - dT W', dridge = -tr(U'W), of every layer."""
         pulled: list[Pulled] = []
         for layer, dW in enumerate(gradients):
-            W, (U, dT) = self.solved[layer], self._pulled(layer, dW)
+            W, (U, dT) = self.weights[layer], self._pulled(layer, dW)
             dA = times(self.residuals[layer], U.mT).sub_(times(dT, W.mT))
             pulled.append((dA, dT, -(U * W).sum((-2, -1)) if with_ridge else None))
         return pulled
@@ -152,25 +143,23 @@ class Primal(LayerByLayer):
         self,
         designs: Sequence[Tensor],
         ridges: Float[Tensor, "*members layers"],
-        columns: Sequence[int],
+        targets: Sequence[Tensor],
     ) -> None:
         self.designs = designs
         self.solvers: list[Solver] = []
+        self.weights, self.residuals = [], []
         errors = []
-        for A, ridge, k in zip(designs, ridges.unbind(-1), columns, strict=True):
+        for A, ridge, T in zip(designs, ridges.unbind(-1), targets, strict=True):
             system = times(A.mT, A)
             system.diagonal(dim1=-2, dim2=-1).add_(ridge[..., None])
-            (solver,), error = factorise_each(system.contiguous()[None], ridge[None], [k])
+            systems, columns = system.contiguous()[None], [T.shape[-1]]
+            (solver,), error = factorise_each(systems, ridge[None], columns)
+            W = solver(times(A.mT, T))
             self.solvers.append(solver)
+            self.weights.append(W)
+            self.residuals.append(T - times(A, W))
             errors.append(error[0])
         self.error = torch.stack(errors, dim=-1)
-
-    def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
-        """W = G^-1 A'T."""
-        layers = list(zip(self.solvers, self.designs, targets, strict=True))
-        self.solved = [solve(times(A.mT, T)) for solve, A, T in layers]
-        self.residuals = [T - times(A, W) for (_, A, T), W in zip(layers, self.solved, strict=True)]
-        return self.solved
 
     def _pulled(self, layer: int, dW: Tensor) -> tuple[Tensor, Tensor]:
         U = self.solvers[layer](dW)
@@ -188,32 +177,27 @@ class SVD(LayerByLayer):
         self,
         designs: Sequence[Tensor],
         ridges: Float[Tensor, "*members layers"],
-        columns: Sequence[int],  # noqa: ARG002
+        targets: Sequence[Tensor],
     ) -> None:
         self.ridges = [ridge[..., None] for ridge in ridges.unbind(-1)]
         self.parts = []
+        self.weights, self.residuals = [], []
         errors = []
-        for A, ridge in zip(designs, self.ridges, strict=True):
+        for A, ridge, T in zip(designs, self.ridges, targets, strict=True):
             finite = A.isfinite().all(-1).all(-1)
             P, s, Qh = torch.linalg.svd(
                 torch.where(finite[..., None, None], A, 0.0), full_matrices=False
             )
             self.parts.append((P, s, Qh.mT))
             errors.append(torch.where(finite, _error(s, ridge), torch.inf))
-        self.error = torch.stack(errors, dim=-1)
-
-    def weights(self, targets: Sequence[Tensor]) -> list[Tensor]:
-        """W = Q diag(s / (s^2 + ridge)) P'T."""
-        self.solved, self.residuals = [], []
-        for (P, s, Q), ridge, T in zip(self.parts, self.ridges, targets, strict=True):
             coordinates = P.mT @ T
             length = _length(s, ridge)[..., None]
-            self.solved.append(Q @ (s[..., None] / length * (coordinates / length)))
+            self.weights.append(Qh.mT @ (s[..., None] / length * (coordinates / length)))
             residual = P @ ((ridge.sqrt()[..., None] / length).square() * coordinates)
             if P.shape[-2] > P.shape[-1]:  # otherwise P spans everything and the rest is rounding
                 residual += T - P @ coordinates
             self.residuals.append(residual)
-        return self.solved
+        self.error = torch.stack(errors, dim=-1)
 
     def _pulled(self, layer: int, dW: Tensor) -> tuple[Tensor, Tensor]:
         (P, s, Q), ridge = self.parts[layer], self.ridges[layer]
@@ -241,13 +225,8 @@ def _length(
     return torch.hypot(singular, ridge.sqrt())
 
 
-FORMS: dict[str, Callable[[Sequence[Tensor], Tensor, Sequence[int]], Form]] = {
+FORMS: dict[str, Callable[[Sequence[Tensor], Tensor, Sequence[Tensor]], Form]] = {
     "dual": Dual,
     "primal": Primal,
     "svd": SVD,
 }
-
-
-def choose_form(p: int, d: int) -> str:
-    """The smaller Cholesky system: p by p (dual) or d by d (primal)."""
-    return "dual" if p <= d else "primal"

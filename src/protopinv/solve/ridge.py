@@ -13,8 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from protopinv.solve.forms import FORMS, Form, Pulled, choose_form
-from protopinv.solve.products import exact_type
+from protopinv.solve.forms import FORMS, Form, Pulled
+from protopinv.solve.systems import exact_type
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class LayerSolve:
     ) -> None:
         self._outside = designs[0].dtype
         self._inside = exact_type(precision or self._outside)
-        forms = [choose_form(*A.shape[-2:]) if form == "auto" else form for A in designs]
+        smaller = ["dual" if A.shape[-2] <= A.shape[-1] else "primal" for A in designs]
+        forms = smaller if form == "auto" else [form] * len(designs)
         self._groups: list[tuple[list[int], Form]] = []
         solved: dict[int, tuple[Tensor, Tensor, Tensor | None]] = {}
         for name in dict.fromkeys(forms):
@@ -55,14 +56,12 @@ class LayerSolve:
             group = FORMS[name](
                 [designs[i].to(self._inside) for i in layers],
                 _chosen(ridges, layers).to(self._inside),
-                [targets[i].shape[-1] for i in layers],
+                [targets[i].to(self._inside) for i in layers],
             )
-            weights = group.weights([targets[i].to(self._inside) for i in layers])
             self._groups.append((layers, group))
             duals: list[Tensor | None] = [*group.duals] or [None] * len(layers)
-            solved |= zip(
-                layers, zip(weights, group.error.unbind(-1), duals, strict=True), strict=True
-            )
+            parts = zip(group.weights, group.error.unbind(-1), duals, strict=True)
+            solved |= zip(layers, parts, strict=True)
         all_weights, errors, all_duals = zip(*(solved[i] for i in range(len(forms))), strict=True)
         self.weights = [W.to(self._outside) for W in all_weights]
         self.error = group.error if len(self._groups) == 1 else torch.stack(errors, dim=-1)

@@ -4,8 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from protopinv.solve.cholesky import by_cholesky
-from protopinv.solve.products import exact_type
+from protopinv.solve.systems import by_cholesky, exact_type
 
 
 def spread(

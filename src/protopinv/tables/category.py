@@ -1,6 +1,5 @@
 """Columns of categories: how they are recognised, encoded, grown and checked."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -8,7 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protopinv.tables.columns import AVERAGE, Kind, LeftOut
+from protopinv.tables.columns import Kind, LeftOut
 from protopinv.tables.parts import Look, Part
 from protopinv.tables.values import Numbers, Seen, Values
 from protopinv.words import is_gap
@@ -139,9 +138,8 @@ class Category(Kind):
         """The vector of each value."""
         return (Look(self.vectors),)
 
-    def with_averages(self, averages: Numbers, targets: Sequence[str]) -> Self:
+    def with_averages(self, averages: Numbers, names: tuple[str, ...]) -> Self:
         """With averages of the targets: for each value, any other, and gaps."""
-        names = tuple(f"{self.name}{AVERAGE}{target}" for target in targets)
         return replace(self, vectors=averages, names=names)
 
     def without_targets(self) -> Self:

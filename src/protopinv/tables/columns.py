@@ -41,7 +41,6 @@ WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MOST_DAYS = 4e6
 # A number repeats if it has few values, and so many rows for each.
 ROWS_A_LEVEL = 20
-AVERAGE = ": average of "
 
 
 @dataclass(frozen=True)
@@ -153,10 +152,9 @@ class Number(Kind):
         place = np.searchsorted(levels, code).clip(max=len(levels) - 1)
         return np.where(np.isnan(code), len(levels) + 1, place)
 
-    def with_averages(self, averages: Numbers, targets: Sequence[str]) -> Self:
+    def with_averages(self, averages: Numbers, names: tuple[str, ...]) -> Self:
         """With averages of the targets: for each level, any other, and gaps."""
         of_levels_and_gaps = np.concatenate([averages[:-2], averages[-1:]])
-        names = tuple(f"{self.name}{AVERAGE}{target}" for target in targets)
         return replace(self, averages=of_levels_and_gaps, average_names=names)
 
     def without_targets(self) -> Self:

@@ -22,7 +22,6 @@ class Filled:
     middle: float
     centre: float = 0.0
     unit: float = 1.0
-    n_outputs = 1
 
     def __call__(self, code: Numbers) -> Numbers:
         """A column."""
@@ -32,8 +31,6 @@ class Filled:
 @dataclass(frozen=True, eq=False)
 class Flag:
     """1 for a gap."""
-
-    n_outputs = 1
 
     def __call__(self, code: Numbers) -> Numbers:
         """A column."""
@@ -48,11 +45,6 @@ class Curve:
     levels: Numbers
     averages: Numbers
 
-    @property
-    def n_outputs(self) -> int:
-        """One for each target."""
-        return int(self.averages.shape[1])
-
     def __call__(self, code: Numbers) -> Numbers:
         """A column for each target."""
         x = filled(code, self.middle)
@@ -65,11 +57,6 @@ class Look:
     """The vector of a place; the last but one is for any other, the last for gaps."""
 
     vectors: Numbers
-
-    @property
-    def n_outputs(self) -> int:
-        """As long as a vector."""
-        return int(self.vectors.shape[1])
 
     def __call__(self, code: Numbers) -> Numbers:
         """A column for each number of a vector."""
@@ -89,7 +76,6 @@ class Wave:
     middle: float
     period: float
     phase: float
-    n_outputs = 2
 
     def __call__(self, code: Numbers) -> Numbers:
         """Two columns."""
@@ -104,7 +90,6 @@ class Week:
 
     middle: float
     first: int
-    n_outputs = DAYS_A_WEEK
 
     def __call__(self, code: Numbers) -> Numbers:
         """Seven columns."""

@@ -7,14 +7,13 @@ averages over the other folds. Averages of few rows lean towards that of all.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.rows import (
-    EXAMPLES,
     Block,
     DerivedRows,
     MemoryRows,
@@ -26,14 +25,16 @@ from protopinv.rows import (
     frame_columns,
     is_frame,
 )
+from protopinv.rows.arrays import EXAMPLES
 from protopinv.tables.category import Category
-from protopinv.tables.columns import AVERAGE, Number
-from protopinv.tables.table import Table, arrays, described, understood
+from protopinv.tables.columns import Number
+from protopinv.tables.table import Column, Table, arrays, described, understood
 from protopinv.tables.values import Numbers
 
 # Rows that are read together to infer what columns are.
 ROWS = 50_000
 FOLDS = 5
+AVERAGE = ": average of "
 # What averages lean towards counts as so many rows of every value.
 PRIOR_ROWS = 10.0
 # Averages of so many targets are features, given so many rows for each of them; with fewer rows
@@ -41,29 +42,26 @@ PRIOR_ROWS = 10.0
 MOST_TARGETS, ROWS_A_TARGET = 10, 1_000
 
 
-@dataclass(frozen=True, eq=False)
 class Averages:
     """Sums over the rows of each fold for each value of a column; they add up over pieces of rows.
 
-    Averages lean towards that of all rows. Where some are ``fixed`` already, the others are NaN
-    there, and lean towards that of any other value, the last but one.
+    ``shape`` counts values and targets. Averages lean towards that of all rows. Where some are
+    ``fixed`` already, the others are NaN there, and lean towards that of any other value, the last
+    but one.
     """
 
-    column: Number | Category
-    mass: Numbers  # folds, values
-    sums: Numbers  # folds, values, targets
-    fixed: Numbers | None = None  # values, targets
-
-    @classmethod
-    def empty(cls, column: Number | Category, shape: tuple[int, ...]) -> "Averages":
-        """Before any rows, for so many values and targets."""
-        return cls(column, np.zeros((FOLDS, shape[0])), np.zeros((FOLDS, *shape)))
+    def __init__(
+        self, column: Number | Category, shape: tuple[int, ...], fixed: Numbers | None = None
+    ) -> None:
+        self.column, self.fixed = column, fixed
+        self.mass: Numbers = np.zeros((FOLDS, shape[0]))
+        self.sums: Numbers = np.zeros((FOLDS, *shape))
 
     def add(self, code: Numbers, targets: Numbers, mass: Numbers, fold: NDArray[np.int64]) -> None:
         """Add some rows."""
         shape, size = self.mass.shape, self.mass.size
         cell = fold * shape[1] + self.column.places(code)
-        self.mass[:] += np.bincount(cell, mass, size).reshape(shape)
+        self.mass += np.bincount(cell, mass, size).reshape(shape)
         for number, target in enumerate(targets.T):
             self.sums[:, :, number] += np.bincount(cell, mass * target, size).reshape(shape)
 
@@ -110,7 +108,7 @@ class TargetEncoding:
             plain = {number: column.without_targets() for number, column in waiting.items()}
             return cls(table.with_columns(plain), tuple(targets), {})
         averages = {
-            number: Averages.empty(column, (column.n_waiting + 2, n_targets))
+            number: Averages(column, (column.n_waiting + 2, n_targets))
             for number, column in waiting.items()
         }
         return cls(table, tuple(targets), averages)
@@ -127,7 +125,7 @@ class TargetEncoding:
                 fixed, names = after.vectors.copy(), after.names
                 targets = tuple(name.removeprefix(f"{after.name}{AVERAGE}") for name in names)
                 fixed[len(before.values) : -2] = np.nan
-                averages[number] = replace(Averages.empty(after, fixed.shape), fixed=fixed)
+                averages[number] = Averages(after, fixed.shape, fixed)
         return cls(table, targets, averages)
 
     def add(
@@ -140,10 +138,11 @@ class TargetEncoding:
 
     def fitted(self) -> Table:
         """Return the table with averages over all rows."""
-        columns = {
-            number: averages.column.with_averages(averages.of_all(), self.targets)
-            for number, averages in self.averages.items()
-        }
+        columns: dict[int, Column] = {}
+        for number, averages in self.averages.items():
+            column = averages.column
+            names = tuple(f"{column.name}{AVERAGE}{target}" for target in self.targets)
+            columns[number] = column.with_averages(averages.of_all(), names)
         return self.table.with_columns(columns)
 
     def rows(self, table: Table, codes: Numbers, fold: NDArray[np.int64]) -> Numbers:
@@ -177,7 +176,7 @@ def encode_table(
         for block in source.blocks:
             for piece in source.read(block, ROWS):
                 where = "y" if source.in_memory else block.file
-                targets.add(np.asarray(piece.y), _mass(piece), where)
+                targets.add(np.asarray(piece.y), piece.mass, where)
                 yield frame_columns(piece.X)
 
     table = understood(pieces(), source.names or (), columns)
@@ -185,7 +184,7 @@ def encode_table(
     encoding = TargetEncoding.empty(table, source.n_rows, target_names)
     for block in source.blocks if encoding.averages else ():
         for piece in source.read(block, ROWS):
-            mass = _mass(piece)
+            mass = piece.mass
             counts = mass > 0  # what counts nothing may have a class that is not known
             codes = encoding.table.codes(frame_columns(piece.X))[counts]
             y = numbers(np.asarray(piece.y)[counts])
@@ -224,10 +223,9 @@ def encode_by(table: Table, source: RowSource) -> MemoryRows:
     """Rows in memory, encoded by a table that was fitted to others; arrays are in its order."""
     X, y, weight = source.load()
     codes = table.codes(columns_of(X, table.names))
-    rows = MemoryRows(
-        table.features(codes), y, weight, names=source.names, target_names=source.target_names
-    )
-    rows.table, rows.examples, rows.is_named = table, few_rows(codes), source.is_named
+    rows = MemoryRows(table.features(codes), y, weight, names=source.names)
+    rows.target_names, rows.is_named = source.target_names, source.is_named
+    rows.table, rows.examples = table, few_rows(codes)
     return rows
 
 
@@ -262,10 +260,6 @@ def encode_grown(
 def columns_of(X: Any, names: Sequence[str]) -> dict[str, Any]:
     """The columns of a frame by their names, which an array has from elsewhere."""
     return frame_columns(X) if is_frame(X) else dict(zip(names, X.T, strict=True))
-
-
-def _mass(piece: Piece) -> NDArray[np.float64]:
-    return np.ones(len(piece.y)) if piece.weight is None else piece.weight
 
 
 def _folds(block: Block, piece: Piece) -> NDArray[np.int64]:

@@ -28,7 +28,7 @@ from protopinv.words import hint, is_gap
 
 Column = Number | Category | Date
 # The kinds of columns by their names, in the order in which they are tried.
-KINDS: dict[str, type[Column]] = {"number": Number, "date": Date, "category": Category}
+KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, Date, Category)}
 # What a user may say of a column.
 CHOICES = ("number", "category", "date", "drop")
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from protopinv.errors import CheckpointError, CheckpointWarning, ConfigError, OutputError
 from protopinv.files import replacing, require_file
-from protopinv.plain import differences, shortened
+from protopinv.plain import differences, first_line, shortened
 from protopinv.train.loop import Run
 from protopinv.train.machine import ALONE, Ranks
 
@@ -175,7 +175,7 @@ class Checkpoints:
                 if self._is_whole:
                     _keep_previous(self.path)
         except OutputError as error:
-            self._warn_of(_first_line(error))
+            self._warn_of(first_line(error))
         else:
             self._is_whole, self._trouble = True, ""
 
@@ -228,7 +228,7 @@ def read(path: Path) -> tuple[dict[str, Any], bool]:
             nowhere += 1
             reasons.append("there is none")
         except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            reasons.append(_first_line(error))
+            reasons.append(first_line(error))
         else:
             if reasons:
                 warnings.warn(
@@ -245,10 +245,6 @@ def read(path: Path) -> tuple[dict[str, Any], bool]:
         f"A checkpoint must be whole. {path} cannot be used ({reasons[0]}), nor can "
         f"{previous(path)} ({reasons[1]}). Put back a copy, or start anew (resume=False)."
     )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _read(path: Path) -> dict[str, Any]:

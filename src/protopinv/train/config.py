@@ -8,10 +8,10 @@ resolved from the data by the rules in ``resolve.py``. This module imports nothi
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from protopinv.errors import ConfigError
-from protopinv.plain import Rule
+from protopinv.plain import Rule, one_of
 
 if TYPE_CHECKING:
     from protopinv.network import Architecture
@@ -221,15 +221,14 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            value = _plain(getattr(self, item.name))
+            value, rule = _plain(getattr(self, item.name)), RULES[item.name]
             object.__setattr__(self, item.name, value)
-            if not (item.metadata["auto"] and is_auto(value)):
-                rule = item.metadata["rule"] or _choice(item.type)
-                self._require(item.name, rule.test(value), rule.text)
+            if not (item.metadata["auto"] and is_auto(value)) and not rule.test(value):
+                raise self._error(item.name, rule.text)
         for name in () if is_auto(self.hidden_sizes) else ("ridge", "learn_ridge"):
             layers = len(self.widths) + 1
-            rule = f"one, or at most one for each of the {layers} layers"
-            self._require(name, len(listed(getattr(self, name))) <= layers, rule)
+            if len(listed(getattr(self, name))) > layers:
+                raise self._error(name, f"one, or at most one for each of the {layers} layers")
         self._check_validation()
         if self.stem not in ("none", AUTO) and self.compresses_tails:
             raise ConfigError(
@@ -304,15 +303,11 @@ class TrainConfig:
                 "early_stopping=True, or leave validation_fraction 'auto'."
             )
 
-    def _require(self, name: str, is_right: bool, rule: str) -> None:
-        if not is_right:
-            value, default = getattr(self, name), TrainConfig.__dataclass_fields__[name].default
-            raise ConfigError(
-                f"{name} must be {rule}. Got {value!r}. Change it, or leave it at {default!r}."
-            )
-
-
-FIELDS = tuple(item.name for item in fields(TrainConfig))
+    def _error(self, name: str, rule: str) -> ConfigError:
+        value, default = getattr(self, name), TrainConfig.__dataclass_fields__[name].default
+        return ConfigError(
+            f"{name} must be {rule}. Got {value!r}. Change it, or leave it at {default!r}."
+        )
 
 
 def is_auto(value: Any) -> bool:
@@ -320,14 +315,10 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == AUTO
 
 
-def _choice(kind: Any) -> Rule:
-    """One of the words of a Literal."""
-    if get_origin(kind) is not Literal:
-        raise AssertionError("a field without a rule is a choice of words")
-    words = get_args(kind)
-    return Rule(
-        lambda v: isinstance(v, str) and v in words, "one of " + ", ".join(map(repr, words))
-    )
+RULES: dict[str, Rule] = {
+    item.name: item.metadata["rule"] or one_of(*get_args(item.type)) for item in fields(TrainConfig)
+}
+FIELDS = tuple(RULES)
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from protopinv.errors import ConfigError
 from protopinv.objective import Classes, Objective
-from protopinv.rows import Block, MemoryRows, Piece, RowSource, weighted
+from protopinv.rows import Block, DerivedRows, MemoryRows, Piece, RowSource
 from protopinv.rows.cache import AHEAD
 from protopinv.train.machine import ALONE, Ranks
 from protopinv.train.resolve import FOLDS
@@ -120,10 +120,16 @@ def with_class_weight(rows: RowSource, class_weight: Any) -> tuple[RowSource, Cl
         )
     counts = LabelCounts()
     for block, piece in pieces_of(rows, rows.blocks, features=False):
-        mass = np.ones(len(piece.y)) if piece.weight is None else piece.weight
-        counts.add(np.asarray(piece.y), mass, "y" if rows.in_memory else block.file)
-    weights = ClassWeights(counts.labels, class_factors(class_weight, counts.labels, counts.mass))
-    return weighted(rows, *weights), weights
+        counts.add(np.asarray(piece.y), piece.mass, "y" if rows.in_memory else block.file)
+    labels, factors = counts.labels, class_factors(class_weight, counts.labels, counts.mass)
+    facts = {"class_weight": dict(zip(map(str, labels.tolist()), factors.tolist(), strict=True))}
+
+    def changed(_: Block, piece: Piece, *, features: bool) -> Piece:  # noqa: ARG001
+        # labels without weight are not among them, and count nothing whatever their factor is
+        code = np.searchsorted(labels, np.asarray(piece.y)).clip(max=len(factors) - 1)
+        return piece._replace(weight=factors[code] * piece.mass)
+
+    return DerivedRows(rows, changed, lambda: facts), ClassWeights(labels, factors)
 
 
 @dataclass(frozen=True)
@@ -194,15 +200,10 @@ class StreamedRows(AnyRows):
 
     def first_rows(self, rows: AnyRows) -> Rows:
         """Of all these rows those from which banks start: some, and some of each class."""
-        data, sample = self.data, self.data.survey.sample
-        if not (isinstance(rows, Rows) and data.source.in_memory):
-            return self.of_sample(sample)
-        if len(sample) == len(rows):
+        sample = self.data.survey.sample
+        if isinstance(rows, Rows) and self.data.source.in_memory and len(sample) == len(rows):
             return rows
-        ((block, piece),) = pieces_of(data.source, data.source.blocks)
-        side = data.split.side(block, piece, held_out=False)
-        places = sample.number if side is None else np.searchsorted(side, sample.number)
-        return rows.taken(torch.from_numpy(places).to(rows.X.device))
+        return self.of_sample(sample)
 
     def of_sample(self, sample: Sample) -> Rows:
         """Some rows that were sampled, as if they were all."""
@@ -261,7 +262,8 @@ class StreamedRows(AnyRows):
                 if (part := next(placed, None)) is None:
                     break
                 pending.append(part)
-            pending, inside = _cut_at(pending, low, high)
+            inside = list(_between(pending, low, high))
+            pending = list(_between(pending, high, self.n_total))
             rows = joined_rows([part for _, part in inside]) if inside else self._nothing()
             if self.data.ranks.size > 1:
                 places = [torch.arange(place, place + len(part)) - low for place, part in inside]
@@ -304,10 +306,9 @@ class StreamedRows(AnyRows):
         split = self.data.split
         chosen = split.side(block, piece, held_out=self.held_out)
         pick = slice(None) if chosen is None else chosen
-        mass = np.ones(len(piece.y)) if piece.weight is None else piece.weight
         fold = split.folds(block, piece)[pick] if self.n_full else None
         X, y = self.view.inputs(piece.X, chosen), self.view.targets(piece.y, chosen)
-        return self._counted(X, y, mass[pick], fold)
+        return self._counted(X, y, piece.mass[pick], fold)
 
     def _counted(
         self,
@@ -367,9 +368,7 @@ def _regrouped(
         at, end = max(low, begin), min(high, begin + len(piece.X))
         while at < end:
             border = min(end, (at // size + 1) * size)
-            rows = slice(at - begin, border - begin)
-            weight = None if piece.weight is None else piece.weight[rows]
-            waiting.append((block, Piece(piece.X[rows], piece.y[rows], weight, at - block.start)))
+            waiting.append((block, piece.cut(at - begin, border - begin)))
             at = border
             if border % size == 0:
                 yield waiting
@@ -378,15 +377,9 @@ def _regrouped(
         yield waiting
 
 
-def _cut_at(
-    pending: list[tuple[int, Rows]], low: int, high: int
-) -> tuple[list[tuple[int, Rows]], list[tuple[int, Rows]]]:
-    """What comes later, and what lies in the window."""
-    later, inside = [], []
-    for start, rows in pending:  # those before ``low`` are of batches that were left out
+def _between(parts: Sequence[tuple[int, Rows]], low: int, high: int) -> Iterator[tuple[int, Rows]]:
+    """What of some parts lies between two places, each with the place where it begins."""
+    for start, rows in parts:
         first, last = (min(max(place - start, 0), len(rows)) for place in (low, high))
         if first < last:
-            inside.append((start + first, rows.taken(slice(first, last))))
-        if last < len(rows):
-            later.append((start + last, rows.taken(slice(last, None))))
-    return later, inside
+            yield start + first, rows.taken(slice(first, last))

@@ -40,10 +40,11 @@ class Run(Resumable):
 
     With early stopping it leaves the best state on ``validation``; with a ``choice`` the one that
     this has made, as some members hold rows out; else the last one. After Ctrl-C it leaves the best
-    so far: on ``validation``, by the choice, or without either by training loss.
+    so far: on ``validation``, by the choice, or without either by training loss. It goes on while
+    its ``ending`` is "finished".
     """
 
-    state_names = ("step", "best", "guard", "choice", "_rates", "_ending", "_is_over", "_order")
+    state_names = ("step", "best", "guard", "choice", "_rates", "ending", "_order")
 
     def __init__(
         self,
@@ -55,8 +56,8 @@ class Run(Resumable):
     ) -> None:
         self.step = step
         self.n_epochs = step.config.max_epochs
-        self._ending: Ending = "finished"
-        self._is_over = self.is_stopped = False
+        self.ending: Ending = "finished"
+        self.is_stopped = False
         self.validation = validation
         self.choice = choice
         self._free = choice is not None and step.judges_for_free
@@ -84,33 +85,24 @@ class Run(Resumable):
         """Whether some steps of an epoch have been taken, and not all."""
         return self._begun is not None
 
-    @property
-    def was_interrupted(self) -> bool:
-        """Whether Ctrl-C has ended it."""
-        return self._ending == "interrupted"
-
     def advance(self, until: int | None = None, *, observer: Observer | None = None) -> None:
         """Train up to so many epochs, or to the end."""
         try:
-            while not self._is_over and len(self._rates) < (until or self.n_epochs):
+            while self.ending == "finished" and len(self._rates) < (until or self.n_epochs):
                 epoch = len(self._rates)
                 report = self.epoch(epoch)
                 stops = observer is not None and bool(observer(report))
                 (self.is_stopped,) = self.step.ranks.agree(stops)
                 if self.is_stopped or self._stalled(epoch):
-                    self.end("stopped early")
+                    self.ending = "stopped early"
                 if self.after_step is not None:
                     self.after_step(self)
         except (KeyboardInterrupt, StopTraining):
-            self.end("interrupted")
-
-    def end(self, ending: Ending) -> None:
-        """Train no further."""
-        self._ending, self._is_over = ending, True
+            self.ending = "interrupted"
 
     def finish(self, *, seconds: Callable[[], float]) -> tuple[History, ...]:
         """Leave the state that training was for, and return a history for each member."""
-        if self.choice is not None and self._rates and not self.was_interrupted:
+        if self.choice is not None and self._rates and self.ending != "interrupted":
             if self._free:  # no pass has judged the last state
                 self._record(None, self._judged_by_folds())
             self.choice.finish()
@@ -220,9 +212,9 @@ class Run(Resumable):
         """Put back the state that training was for, and return its epoch, by member."""
         step = self.step
         if self.choice is not None and (length := self.choice.length_on_host()) > 0:
-            step.go_back(self.choice.tensors)
+            step.go_back(self.choice.best)
             return [length - 1] * step.n_members
-        if step.config.early_stopping is True or self.was_interrupted:
+        if step.config.early_stopping is True or self.ending == "interrupted":
             step.go_back(self.best.tensors)
             return self.best.epochs_on_host()
         step.go_back(copied(step.best))
@@ -246,7 +238,7 @@ class Run(Resumable):
                 **{name: [row[member] for row in rows[:n]] for name, rows in columns.items()},
                 fold_loss=fold_loss[:n],
                 seconds=seconds,
-                ending=self._ending,
+                ending=self.ending,
                 events=self.guard.events,
                 best_epoch=best[member],
                 kept_epoch=epochs[member],
@@ -329,15 +321,14 @@ class Guard(Resumable):
             self.events.append(f"step {self.steps}: ill-conditioned solve, went on with {solver}")
             return
         for member, by_solves in failed.items():
+            complaint, advice = "The loss must stay finite. It was not", self._step.advice
             if by_solves:
-                self._cut_rate(
-                    member,
+                complaint = (
                     "The prototype matrices must be solvable. They stayed too ill-conditioned in "
-                    f"every form, up to {self._step.solver}",
-                    "Raise ridge, lower lr, or set scaling='feature'.",
+                    f"every form, up to {self._step.solver}"
                 )
-            else:
-                self._cut_rate(member, "The loss must stay finite. It was not", self._step.advice)
+                advice = "Raise ridge, lower lr, or set scaling='feature'."
+            self._cut_rate(member, complaint, advice)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from there, with the solver that the step had."""

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from protopinv.errors import ConfigError, RankError
-from protopinv.plain import differences, shortened
+from protopinv.plain import differences, first_line, shortened
 from protopinv.rows import Block
 from protopinv.train.config import TrainConfig
 from protopinv.train.resolve import DataShape
@@ -361,6 +361,6 @@ def _named() -> Any:
 
 def _reason(error: Exception) -> str:
     """What torch says, without where in its source it says so."""
-    first = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
+    first = first_line(error)
     text = first.rsplit("] ", 1)[-1] if first.startswith("[/") else first
     return "connection closed" if "by peer" in first else text[:120]

@@ -21,14 +21,14 @@ from protopinv.bank import (
 )
 from protopinv.errors import DataError
 from protopinv.features import (
+    Clip,
     Distortion,
     FeatureMap,
     Front,
     Moments,
+    Squash,
     Stem,
-    fit_clip,
     fit_feature_map,
-    fit_squash,
     fit_stem,
     fit_wide_feature_map,
     merged_moments,
@@ -70,9 +70,8 @@ class Prepared:
     """A fitted feature map, behind a front or not, and rows as the network sees them.
 
     First banks are made from ``sample``. ``judged`` are rows, held out or in folds, by which the
-    network is calibrated. ``masses`` are what all rows of each group count: weights of ``rows``
-    have a mean of one. With folds, ``rows`` are for ``n_full`` members that see all of them and one
-    for each fold.
+    network is calibrated. With folds, ``rows`` are for ``n_full`` members that see all of them and
+    one for each fold.
     """
 
     front: Front | None
@@ -81,7 +80,6 @@ class Prepared:
     sample: Rows
     validation: AnyRows | None = None
     judged: Rows | None = None
-    masses: Float[Tensor, " g"] | None = None
     n_full: int = 0
 
 
@@ -123,14 +121,11 @@ def prepare(
         n, rows = len(rows), joined_rows([rows, *_copies(training, config, seed)])
         if rows.held is not None:
             rows.held[:, n:] = 0  # no fold is judged by copies of images
-    masses = class_masses(data)
-    return Prepared(front, features, rows, sample, validation, judged, masses, n_full)
+    return Prepared(front, features, rows, sample, validation, judged, n_full)
 
 
-def class_masses(data: Data) -> Float[Tensor, " g"] | None:
+def class_masses(data: Data) -> Float[Tensor, " g"]:
     """What the training rows of every class count; held-out rows are as many of each."""
-    if data.survey.targets is None:
-        return None
     shares = torch.ones(1, dtype=torch.float64)
     if isinstance(data.objective, Classes) and isinstance(data.survey.targets, LabelCounts):
         shares = torch.from_numpy(data.survey.targets.masses_of(data.objective.labels))
@@ -169,8 +164,8 @@ def _copies(training: StreamedRows, config: TrainConfig, seed: int) -> Iterator[
 def fit_front(some: Some, config: TrainConfig, seed: int) -> Front | None:
     """A stem, or a tail transform (None where no column has heavy tails), fitted to a sample."""
     if config.stem == "none":
-        fit = fit_clip if config.scaling == "clip" else fit_squash
-        return fit(some.X.double(), some.weight)
+        kind = Clip if config.scaling == "clip" else Squash
+        return kind.fit(some.X.double(), some.weight)
     n, generator = len(some.X), Generator().manual_seed(stream(seed, FOR_FRONT))
     likely = torch.ones(n, dtype=torch.float64) if some.weight is None else some.weight.cpu()
     n_images = min(int((likely > 0).sum()), STEM_ROWS)

@@ -104,8 +104,13 @@ def _fetching(device: torch.device) -> torch.cuda.Stream:
 
 def as_tensor(X: NDArray[Any]) -> Tensor:
     """Numbers of a type that torch knows, in memory that it may write to."""
+    return torch.from_numpy(np.require(torch_ready(X), None, ["C", "W"]))
+
+
+def torch_ready(X: Any) -> Any:
+    """An array, or a sparse matrix, itself; or a float64 copy where torch has no such type."""
     native = X.dtype.isnative and X.dtype.kind in "biuf" and X.dtype.itemsize <= 8
-    return torch.from_numpy(np.require(X if native else X.astype(np.float64), None, ["C", "W"]))
+    return X if native else X.astype(np.float64)
 
 
 def is_long_unsigned(X: NDArray[Any]) -> bool:

@@ -72,13 +72,6 @@ def copied(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return tuple(tensor.detach().clone() for tensor in tensors)
 
 
-@torch.no_grad()
-def put_back(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-    """Give the tensors these values, in place."""
-    for tensor, value in zip(tensors, values, strict=True):
-        tensor.copy_(value)
-
-
 class Best(Resumable):
     """Copies of the tensors of every member at its best: higher score wins, then lower loss.
 
@@ -155,9 +148,10 @@ class EpochChoice(Resumable):
 
     ``remember`` is given the state after an epoch, then ``judge`` the mean loss of the folds. The
     loss is smoothed over the epochs around, so the last few states are kept until theirs is known.
+    ``best`` is the state that was chosen.
     """
 
-    state_names = ("_recent", "_best", "_losses", "_lowest", "_at")
+    state_names = ("_recent", "best", "_losses", "_lowest", "_at")
 
     def __init__(
         self, tensors: Sequence[Tensor], n_full: int, max_epochs: int, steps_an_epoch: int = 1
@@ -168,17 +162,12 @@ class EpochChoice(Resumable):
         share = PATIENCE if steps_an_epoch == 1 else BATCH_PATIENCE
         self._patience = max(least, round(share * max_epochs))
         self._recent = [[torch.zeros_like(t) for t in tensors] for _ in range(self._half + 1)]
-        self._best = list(copied(tensors))
+        self.best = list(copied(tensors))
         # Numbers of the host on a CPU; on a GPU they stay there, so that nobody waits.
         self._on_gpu = tensors[0].is_cuda
         self._losses: list[Any] = []
         self._lowest: Any = math.inf
         self._at: Any = 0
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """The state that was chosen."""
-        return self._best
 
     def length_on_host(self) -> int:
         """Epochs that led to it. Reads the device."""
@@ -230,12 +219,12 @@ class EpochChoice(Resumable):
         if not self._on_gpu:
             loss = sum(window) / len(window)
             if loss < self._lowest:
-                self._best, self._recent[place] = self._recent[place], self._best
+                self.best, self._recent[place] = self._recent[place], self.best
                 self._lowest, self._at = loss, epoch + 1
             return
         mean = torch.stack(window).mean()
         better = mean < self._lowest
-        everyone = better.expand(len(self._best[0]))
-        self._best = list(chosen(everyone, self._recent[place], self._best))
+        everyone = better.expand(len(self.best[0]))
+        self.best = list(chosen(everyone, self._recent[place], self.best))
         self._lowest = torch.where(better, mean, self._lowest)
         self._at = torch.where(better, epoch + 1, self._at)

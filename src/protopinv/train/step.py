@@ -22,7 +22,7 @@ from protopinv.train.data_pass import Buffers, data_pass, outputs_by_chunk, scor
 from protopinv.train.machine import ALONE, Ranks
 from protopinv.train.optimizer import OPTIMIZERS, ParameterGroup
 from protopinv.train.rows import AnyRows, Augment, Rows, chunk_rows
-from protopinv.train.state import Average, Resumable, copied, put_back
+from protopinv.train.state import Average, Resumable, copied
 
 # Steps whose weights may be further off than this are not taken. A heuristic: over many shapes and
 # conditions the Cholesky estimate was 30 to 150 times the true error, so this keeps it below 1 %.
@@ -213,15 +213,14 @@ class TrainingStep(Resumable, ABC):
         """Solve in another form or precision from now on."""
         self.solver, self._pending = solver, None
 
+    @torch.no_grad()
     def go_back(self, tensors: Sequence[Tensor], member: int | None = None) -> None:
         """Give what is trained, and its average, these values: all of it, or one member's part."""
-        self._pending = None
-        groups = [self.trained] if self.average is None else [self.trained, self.average.tensors]
-        for group in groups:
-            if member is None:
-                put_back(group, tensors)
-            else:
-                put_back([t[member] for t in group], [t[member] for t in tensors])
+        self._pending, part = None, slice(None) if member is None else member
+        average = () if self.average is None else self.average.tensors
+        for group in filter(None, (self.trained, average)):
+            for tensor, value in zip(group, tensors, strict=True):
+                tensor[part] = value[part]
 
 
 class BankStep(TrainingStep):

@@ -4,7 +4,7 @@ Which rows are sampled follows from keys of their places alone, and so does the 
 are not in memory. So neither depends on the order of reading, nor on which process reads.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from protopinv.errors import DataError
 from protopinv.features import Moments, merged_moments, moments_of_chunk
-from protopinv.rows import Block, Piece, RowSource, ahead, file_keys, keys_of
-from protopinv.rows.cache import AHEAD
+from protopinv.rows import Block, Piece, RowSource, file_keys, keys_of
+from protopinv.rows.cache import AHEAD, ahead
 from protopinv.train.machine import Ranks
 from protopinv.train.resolve import FOLDS
 from protopinv.train.rows import as_tensor
@@ -161,38 +161,37 @@ class Sampler:
 
     def __init__(self, *, by_label: bool) -> None:
         self._by_label = by_label
-        self._uniform: list[Sample] = []
-        self._of_labels: dict[Any, list[Sample]] = {}
+        # rows by how many of them are to be sampled, and by their label
+        self._pools: defaultdict[tuple[int, Any], list[Sample]] = defaultdict(list)
 
     def add(self, rows: Sample, places: Places) -> None:
         """Offer some rows of a piece, by their places in it."""
-        _offer(self._uniform, SAMPLE_ROWS, rows, places)
+        self._offer(SAMPLE_ROWS, None, rows, places)
         if not self._by_label or not len(places):
             return
         labels, codes = np.unique(rows.y[places], return_inverse=True)
         order = places[np.argsort(codes, kind="stable")]
         chosen = np.split(order, np.cumsum(np.bincount(codes))[:-1])
         for label, of_label in zip(labels.tolist(), chosen, strict=True):
-            _offer(self._of_labels.setdefault(label, []), SAMPLE_OF_A_CLASS, rows, of_label)
+            self._offer(SAMPLE_OF_A_CLASS, label, rows, of_label)
 
     def rows(self) -> Sample | None:
         """The sample; None if no row was offered."""
-        pools = [(self._uniform, SAMPLE_ROWS)]
-        pools += [(pool, SAMPLE_OF_A_CLASS) for pool in self._of_labels.values()]
-        parts = [Sample.joined(pool).lowest(size) for pool, size in pools if pool]
+        pools = self._pools.items()
+        parts = [Sample.joined(pool).lowest(size) for (size, _), pool in pools if pool]
         return Sample.joined(parts) if parts else None
 
-
-def _offer(pool: list[Sample], size: int, rows: Sample, places: Places) -> None:
-    """Add rows to a pool, which now and then is cut to those with the ``size`` lowest keys."""
-    if pool and len(pool[0]) == size:
-        places = places[rows.key[places] <= pool[0].key.max()]
-    if len(places) > size:
-        places = places[_lowest(rows.key[places], size)]
-    if len(places):
-        pool.append(rows.taken(places))
-    if sum(map(len, pool)) > 2 * size:
-        pool[:] = [Sample.joined(pool).lowest(size)]
+    def _offer(self, size: int, label: Any, rows: Sample, places: Places) -> None:
+        """Add rows to a pool, which now and then is cut to those with the ``size`` lowest keys."""
+        pool = self._pools[size, label]
+        if pool and len(pool[0]) == size:
+            places = places[rows.key[places] <= pool[0].key.max()]
+        if len(places) > size:
+            places = places[_lowest(rows.key[places], size)]
+        if len(places):
+            pool.append(rows.taken(places))
+        if sum(map(len, pool)) > 2 * size:
+            pool[:] = [Sample.joined(pool).lowest(size)]
 
 
 @dataclass
@@ -220,8 +219,18 @@ class Survey:
         sample: Sample = self.samples[0]
         return sample
 
+    def count(self, rows: Sample, places: Sequence[Places], block: Block) -> None:
+        """Count rows of a piece: those to train on and those held out, by their places in it."""
+        mass, fold = rows.weight, rows.fold
+        inside = places[0][fold[places[0]] >= 0]
+        self.counts += [len(chosen) for chosen in places]
+        self.masses += [mass[chosen].sum() for chosen in places]
+        self.fold_masses += np.bincount(fold[inside], mass[inside], FOLDS)
+        self.trained[block.start] += len(places[0])
+        self.is_weighted |= bool((mass != 1).any())
+
     def add(self, other: "Survey") -> None:
-        """Count more rows, apart from their samples."""
+        """Count the rows of another rank, apart from their samples."""
         if self.targets is None:
             self.targets = other.targets
         elif other.targets is not None:
@@ -253,9 +262,8 @@ def survey(
     """
     facts, samplers = Survey(targets), (Sampler(by_label=by_label), Sampler(by_label=False))
     for block, piece in pieces_of(source, ranks.share(source.blocks), features=features):
-        y, mass = np.asarray(piece.y), mass_of(block, piece)
-        if not source.in_memory:  # those were checked when they came
-            check_features(source, block, piece)
+        check_piece(source, block, piece)
+        y, mass = np.asarray(piece.y), piece.mass
         if targets is not None:
             targets.add(y, mass, _where(block, piece))
         number = np.arange(*_rows_of(block, piece).indices(source.n_rows))
@@ -265,7 +273,7 @@ def survey(
         places = np.flatnonzero((mass > 0) & ~out), np.flatnonzero((mass > 0) & out)
         for sampler, chosen in zip(samplers, places, strict=True):
             sampler.add(rows, chosen)
-        facts.add(_counted(rows, places, block))
+        facts.count(rows, places, block)
         if scatter != "none":
             weighted, diagonal = facts.is_weighted, scatter == "diagonal"
             more = _moments(rows, places[0], against, weighted=weighted, diagonal=diagonal)
@@ -279,19 +287,6 @@ def survey(
             "held out. Give more rows, or larger weights."
         )
     return facts
-
-
-def _counted(rows: Sample, places: Sequence[Places], block: Block) -> Survey:
-    """What the rows of a piece count: those to train on and those held out."""
-    mass, fold = rows.weight, rows.fold
-    inside = places[0][fold[places[0]] >= 0]
-    return Survey(
-        counts=np.array([len(chosen) for chosen in places]),
-        masses=np.array([float(mass[chosen].sum()) for chosen in places]),
-        fold_masses=np.bincount(fold[inside], mass[inside], FOLDS).astype(np.float64),
-        trained=Counter({block.start: len(places[0])}),
-        is_weighted=bool((mass != 1).any()),
-    )
 
 
 def _merged(parts: Sequence[Survey], *, by_label: bool) -> Survey:
@@ -349,23 +344,21 @@ def rows_a_piece(source: RowSource) -> int:
     return max(1, READ_NUMBERS // max(1, source.n_features))
 
 
-def mass_of(block: Block, piece: Piece) -> NDArray[np.float64]:
-    """What each row counts; raises DataError for weights that are none."""
-    if piece.weight is None:
-        return np.ones(len(piece.y))
-    bad = ~((piece.weight >= 0) & np.isfinite(piece.weight))
+def check_piece(source: RowSource, block: Block, piece: Piece) -> None:
+    """Raise DataError for weights that are none, and for features that are no finite numbers.
+
+    Columns of frames are checked where they are encoded, and rows in memory where they came.
+    """
+    X, mass = piece.X, piece.mass
+    bad = ~((mass >= 0) & np.isfinite(mass))
     if bad.any():
         row = int(bad.argmax())
         raise DataError(
             f"Weights of rows must be finite and 0 or more. {_row(block, piece, row)} has "
-            f"{piece.weight[row]:g}. Correct it."
+            f"{mass[row]:g}. Correct it."
         )
-    return piece.weight
-
-
-def check_features(source: RowSource, block: Block, piece: Piece) -> None:
-    """Raise DataError unless all features are finite numbers."""
-    X = piece.X
+    if source.is_framed or source.in_memory:
+        return
     if X.dtype.kind not in "biuf":
         raise DataError(
             f"Features must be numbers. {_where(block, piece)} holds {X.dtype.name}. Convert them."

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protopinv.errors import ConfigError, DataError
+from protopinv.features import Moments, merged_moments, moments_of_chunk
 from protopinv.objective import Classes, Labels, Numbers, Objective
 from protopinv.rows import exact_numbers
 
@@ -41,10 +42,6 @@ class Targets(ABC):
     def encoded(self) -> Encoded:
         """How targets become the columns that target encoding averages."""
 
-    @abstractmethod
-    def fresh(self) -> Self:
-        """Statistics with the same settings that have seen nothing."""
-
 
 class LabelCounts(Targets):
     """Every label that occurs, sorted, and the mass of its rows.
@@ -57,10 +54,6 @@ class LabelCounts(Targets):
         self.labels: NDArray[Any] = np.empty(0, dtype=object)
         self.mass: NDArray[Any] = np.empty(0)
 
-    def fresh(self) -> "LabelCounts":
-        """Counts with this list, before any labels."""
-        return LabelCounts(self.listed)
-
     def add(self, y: NDArray[Any], mass: NDArray[np.float64], where: str) -> None:
         """Count labels of one kind; one of which no row counts is none."""
         if y.dtype.kind == "f":
@@ -68,7 +61,7 @@ class LabelCounts(Targets):
         try:
             labels, codes = np.unique(y, return_inverse=True)
         except TypeError as error:
-            raise _mixed(where) from error
+            raise _mixed(f"{where} mixes them") from error
         if labels.dtype.kind == "O":
             labels = _of_one_kind(labels, where)
         sums: NDArray[Any] = np.bincount(codes, mass, len(labels))
@@ -125,17 +118,15 @@ def _of_one_kind(labels: NDArray[Any], where: str) -> NDArray[Any]:
     if kinds <= {str}:
         return labels
     if not kinds <= {bool, int, float}:
-        raise _mixed(where)
+        raise _mixed(f"{where} mixes them")
     numbers = exact_numbers(labels.tolist())
     if numbers.dtype.kind == "f":
         _require_whole(numbers, where)
     return numbers
 
 
-def _mixed(where: str) -> DataError:
-    return DataError(
-        f"Labels must all be booleans, numbers or strings. {where} mixes them. Convert them."
-    )
+def _mixed(what: str) -> DataError:
+    return DataError(f"Labels must all be booleans, numbers or strings. {what}. Convert them.")
 
 
 def _require_whole(y: NDArray[Any], where: str) -> None:
@@ -157,10 +148,7 @@ def _joined(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
     texts = [labels.dtype.kind in "OUT" for labels in (one, other)]
     if any(texts) and not all(texts):
         kinds = sorted({type(labels.tolist()[0]).__name__ for labels in (one, other)})
-        raise DataError(
-            "Labels must all be booleans, numbers or strings. Some files hold "
-            f"{' and some '.join(kinds)}. Convert them."
-        )
+        raise _mixed(f"Some files hold {' and some '.join(kinds)}")
     if all(texts) or one.dtype == other.dtype:
         return np.concatenate([one, other])
     return exact_numbers([*one.tolist(), *other.tolist()])
@@ -188,7 +176,7 @@ def label_names(objective: Objective) -> list[str]:
 
 @dataclass
 class NumberStats(Targets):
-    """Mass, mean and scatter of every column, and its range.
+    """The moments of every column, None as long as no row counts, and its range.
 
     ``loss`` and ``bounded`` are settings of the regressor.
     """
@@ -197,42 +185,33 @@ class NumberStats(Targets):
     bounded: bool = True
     is_column: bool = True
     n: int = 0
-    mass: float = 0.0
-    mean: Any = 0.0
-    scatter: Any = 0.0
+    moments: Moments | None = None
     low: Any = np.inf
     high: Any = -np.inf
 
-    def fresh(self) -> Self:
-        """Statistics with these settings that have seen nothing."""
-        return type(self)(self.loss, self.bounded, self.is_column)
-
     def add(self, y: NDArray[Any], mass: NDArray[np.float64], where: str) -> None:
         """Numbers, a column a target."""
-        columns = numbers_of(y, where).reshape(len(y), -1)
-        total = float(mass.sum())
-        if total == 0:
+        columns, counts = numbers_of(y, where).reshape(len(y), -1), mass > 0
+        if not counts.any():
             return
-        counted, mean = columns[mass > 0], mass @ columns / total
-        with np.errstate(over="ignore"):
-            scatter = mass @ (columns - mean) ** 2
-        ends = counted.min(axis=0), counted.max(axis=0)
-        self._combine(len(columns), total, mean, scatter, *ends)
+        counted = columns[counts]
+        rows, weight = torch.from_numpy(counted), torch.from_numpy(mass[counts])
+        moments = moments_of_chunk(rows, rows[:, :0], weight, diagonal=True)
+        low, high = counted.min(axis=0), counted.max(axis=0)
+        self.merge(NumberStats(n=len(columns), moments=moments, low=low, high=high))
 
-    def merge(self, other: Self) -> None:
+    def merge(self, other: "NumberStats") -> None:
         """Add the statistics of other targets."""
-        if other.mass > 0:
-            ends = other.low, other.high
-            self._combine(other.n, other.mass, other.mean, other.scatter, *ends)
+        self.n, self.moments = self.n + other.n, merged_moments([self.moments, other.moments])
+        self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
 
-    def _combine(self, n: int, mass: float, mean: Any, scatter: Any, low: Any, high: Any) -> None:
-        """By the rule of Chan, Golub and LeVeque, as for the moments of features."""
-        total, off = self.mass + mass, mean - self.mean
-        with np.errstate(over="ignore"):
-            self.scatter = self.scatter + scatter + off**2 * (self.mass * mass / total)
-        self.mean = self.mean + off * mass / total
-        self.n, self.mass = self.n + n, total
-        self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
+    def centre_and_variance(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The mean of every column and its variance; raises DataError where no row counts."""
+        if self.moments is None:
+            raise DataError(
+                "Some rows must count. All weights are zero. Give larger ones, or leave them out."
+            )
+        return self.moments.x_mean.numpy(), self.moments.variance.numpy()
 
     def objective(self, some: Sequence[NDArray[Any]]) -> Objective:
         """One number or several a row, scaled; raises DataError for those too large to square."""
@@ -240,8 +219,7 @@ class NumberStats(Targets):
         # a copy: torch takes no array that it may not write to
         columns = np.array(y, dtype=np.float64).reshape(len(y), -1)
         numbers = Numbers.from_moments(
-            self.mean,
-            self.scatter / self.mass,
+            *self.centre_and_variance(),
             self.n,
             self.loss,
             some=(columns, weight / weight.sum()),
@@ -253,9 +231,10 @@ class NumberStats(Targets):
 
     def encoded(self) -> Encoded:
         """Numbers with a mean of 0 and a deviation of 1, whatever their units."""
-        deviation = np.sqrt(np.maximum(self.scatter / max(self.mass, 1e-300), 1e-300))
-        names = [f"target {number}" for number in range(1, len(self.mean) + 1)]
-        return lambda y: (y.reshape(len(y), -1) - self.mean) / deviation, names
+        centre, variance = self.centre_and_variance()
+        deviation = np.sqrt(np.maximum(variance, 1e-300))
+        names = [f"target {number}" for number in range(1, len(centre) + 1)]
+        return lambda y: (y.reshape(len(y), -1) - centre) / deviation, names
 
 
 class LabelColumns(NumberStats):
@@ -283,7 +262,7 @@ class LabelColumns(NumberStats):
                 f"{column} of {self._name} is {int(self.low[column])} in all {self.n} rows. Leave "
                 "it out."
             )
-        return Labels(len(self.mean))
+        return Labels(len(self.centre_and_variance()[0]))
 
     def encoded(self) -> Encoded:
         """The labels as they are."""
@@ -362,13 +341,3 @@ def class_factors(
                 "Change it."
             )
     return np.array([float(class_weight.get(label, 1.0)) for label in names])
-
-
-def check_class_weight(class_weight: Any) -> None:
-    """Raise ConfigError for what is neither "balanced" nor a dict."""
-    balanced = isinstance(class_weight, str) and class_weight == "balanced"
-    if not balanced and not isinstance(class_weight, dict):
-        raise ConfigError(
-            "class_weight must be None, 'balanced' or a dict of numbers by class. Got "
-            f"{class_weight!r}. Change it, or leave it at None."
-        )

@@ -3,9 +3,10 @@
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from threading import Event, Lock
+from typing import Any
 
 import torch
 
@@ -80,11 +81,6 @@ class Trained:
     calibration: float
     candidates: tuple[Candidate, ...] = ()
 
-    @property
-    def was_interrupted(self) -> bool:
-        """Whether Ctrl-C ended the training."""
-        return self.history.ending == "interrupted"
-
 
 def train(
     prepared: Prepared,
@@ -116,7 +112,7 @@ def train(
     step, config, judged = run.step, run.step.config, prepared.judged
     alive = [n for n, history in enumerate(histories) if history.skipped_steps < history.steps]
     members = (alive or [0])[: config.n_members]
-    if run.was_interrupted and judged is not None and len(judged) > SAMPLE_ROWS:
+    if run.ending == "interrupted" and judged is not None and len(judged) > SAMPLE_ROWS:
         some = torch.linspace(0, len(judged) - 1, SAMPLE_ROWS, device=judged.X.device)
         judged = judged.taken(some.long())
     rows = prepared.rows  # or a sample where not all are here
@@ -133,6 +129,7 @@ def train(
     )
 
 
+@dataclass
 class Screening:
     """Candidates, each of which is trained for a while, several at once; the best is kept.
 
@@ -141,30 +138,25 @@ class Screening:
     after their next step.
     """
 
-    def __init__(
-        self,
-        prepared: Prepared,
-        objective: Objective,
-        candidates: Sequence[TrainConfig],
-        n_banks: int,
-        job: Job,
-        start: Start | None,
-        stop: Event,
-    ) -> None:
-        self._prepared, self._objective, self._candidates = prepared, objective, candidates
-        self._n_banks, self._job, self._start, self._stop = n_banks, job, start, stop
-        self.losses: dict[int, float] = {}
-        self._runs: dict[int, Run] = {}
-        self._errors: list[TrainingError] = []
-        self._ending: Ending | None = None  # of all trainings at once
-        self._lock = Lock()
+    prepared: Prepared
+    objective: Objective
+    candidates: Sequence[TrainConfig]
+    n_banks: int
+    job: Job
+    start: Start | None
+    stop: Event
+    losses: dict[int, float] = field(default_factory=dict)
+    _runs: dict[int, Run] = field(default_factory=dict)
+    _errors: list[TrainingError] = field(default_factory=list)
+    _ending: Ending | None = None  # of all trainings at once
+    _lock: Any = field(default_factory=Lock)
 
     def best(self) -> Run:
         """The training to continue: of the only candidate, or the one with the lowest loss."""
-        numbers, checkpoints = range(len(self._candidates)), self._job.checkpoints
+        numbers, checkpoints = range(len(self.candidates)), self.job.checkpoints
         if len(numbers) == 1:
             return self._begin(0)
-        workers = 1 if checkpoints is not None else min(self._job.workers, len(numbers))
+        workers = 1 if checkpoints is not None else min(self.job.workers, len(numbers))
         own = (torch.get_num_threads(),)
         with ThreadPoolExecutor(workers, initializer=set_own_threads, initargs=own) as pool:
             each = map if workers == 1 else pool.map
@@ -172,12 +164,12 @@ class Screening:
                 list(each(self._screen, numbers))
             except KeyboardInterrupt:
                 self._ending = "interrupted"
-                self._stop.set()
+                self.stop.set()
         if not self._runs:
             raise KeyboardInterrupt if self._ending == "interrupted" else self._errors[0]
         best = min(self._runs, key=lambda number: (self.losses[number], number))
         if self._ending is not None:
-            self._runs[best].end(self._ending)
+            self._runs[best].ending = self._ending
         elif checkpoints is not None:
             for number in set(self._runs) - {best}:
                 checkpoints.drop(number)
@@ -185,23 +177,23 @@ class Screening:
 
     def _begin(self, number: int) -> Run:
         """The training of a candidate, before its first step or where a checkpoint left it."""
-        prepared, job, config = self._prepared, self._job, self._candidates[number]
-        if self._start is None:
-            seeds = range(job.seed, job.seed + self._n_banks)
-            bank = first_banks(prepared.sample, self._objective, config, seeds)
+        prepared, job, config = self.prepared, self.job, self.candidates[number]
+        if self.start is None:
+            seeds = range(job.seed, job.seed + self.n_banks)
+            bank = first_banks(prepared.sample, self.objective, config, seeds)
         else:
-            bank = self._start.bank.to(job.device, getattr(torch, config.dtype)).snapshot()
+            bank = self.start.bank.to(job.device, getattr(torch, config.dtype)).snapshot()
         rows, rank = prepared.rows, None if job.ranks.size == 1 else job.ranks.number
         if isinstance(rows, Rows):
-            rows = replace(rows, y=self._objective.dense(rows.y, bank.inputs.dtype))
+            rows = replace(rows, y=self.objective.dense(rows.y, bank.inputs.dtype))
         step = BankStep(
             bank,
             config,
-            self._objective,
+            self.objective,
             generator=noise_generator(job.seed, job.device),
             row_generator=None if rank is None else noise_generator(job.seed, job.device, rank),
             ranks=job.ranks,
-            n_frozen=0 if self._start is None else self._start.n_frozen,
+            n_frozen=0 if self.start is None else self.start.n_frozen,
         )
         choice = None
         if prepared.n_full:
@@ -213,7 +205,7 @@ class Screening:
 
     def _after_step(self, run: Run) -> None:
         """In whichever thread a step was taken: write a checkpoint if it is time, or stop."""
-        stops, checkpoints = self._stop.is_set(), self._job.checkpoints
+        stops, checkpoints = self.stop.is_set(), self.job.checkpoints
         if checkpoints is not None:
             stops = checkpoints.after_step(run, stopping=stops)
         if stops:
@@ -221,7 +213,7 @@ class Screening:
 
     def _screen(self, number: int) -> None:
         """Train one candidate for a while, unless all are to end."""
-        checkpoints, prepared = self._job.checkpoints, self._prepared
+        checkpoints, prepared = self.job.checkpoints, self.prepared
         if self._ending is not None:
             return
         if checkpoints is not None and (loss := checkpoints.loss_of_dropped(number)) is not None:
@@ -241,7 +233,7 @@ class Screening:
         # the best epoch, or calibrated: label smoothing makes for timid probabilities, which does
         # not mean that a candidate is worse
         loss = math.inf if run.choice is None else run.choice.lowest_on_host()
-        if run.was_interrupted:  # a pass over all rows takes a while
+        if run.ending == "interrupted":  # a pass over all rows takes a while
             self._ending = "interrupted"
         else:
             loss = min(loss, calibrated(run.step, prepared.judged, prepared.validation)[1])
@@ -254,7 +246,7 @@ class Screening:
     def _observe(self, number: int, report: EpochReport) -> bool:
         """Show a report with the number of its candidate, one at a time; True once all end."""
         with self._lock:
-            observer, report = self._job.observer, replace(report, candidate=number)
+            observer, report = self.job.observer, replace(report, candidate=number)
             if observer is not None and self._ending is None and observer(report):
                 self._ending = "stopped early"
         return self._ending is not None
