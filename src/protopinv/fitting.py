@@ -153,40 +153,57 @@ def fit_rows(
         threads_for(shape, objective.n_outputs, configs[0], job.device) as workers,
         rows.pinned(job.device.type == "cuda"),
     ):
-        begin = None if start is None else Start(start.prototypes)
+        starts = () if start is None else tuple(map(_start, start.parts))
         fitted = None if start is None else (start.front, start.features)
         prepared = prepare(data, configs[0], job.device, seed=job.seed, fitted=fitted)
         if options.memory:
             n_components = prepared.features.n_components
             checked_limit(options.memory, least_limit(n_components, objective.n_groups))
         job = replace(job, observer=observer, workers=workers)
-        trained = train(prepared, objective, configs, job, begin)
+        parts, seen = train(prepared, objective, configs, job, starts)
         memory = None
         if options.memory != 0:
-            memory = _replay_memory(prepared, data, trained, options.memory, job.seed)
+            memory = _replay_memory(prepared, data, parts[0], options.memory, job.seed)
     if memory is not None and class_weights is not None:
         # the memory counts rows; what their class counts comes in where it is used
         memory = memory.reweighted(1 / class_weights.of(objective))
-    _warn_of(trained)
-    features, config = prepared.features.to("cpu"), trained.config
+    _warn_of(parts[0])
     examples = few_rows(data.survey.sample.X) if rows.examples is None else rows.examples
+    shared: dict[str, Any] = {
+        "objective": objective,
+        "features": prepared.features.to("cpu"),
+        "n_columns": rows.n_features if rows.names is None else len(rows.names),
+        "feature_names": rows.names if rows.is_named else None,
+        "target_names": rows.target_names,
+        "table": rows.table,
+        "front": None if prepared.front is None else prepared.front.to("cpu"),
+        "memory": memory,
+        "image_range": range_of_images(examples, parts[0].config),
+        "examples": examples,
+    }
+    first, *others = (_model(part, shared) for part in parts)
+    return replace(first, others=tuple(others), candidates=seen)
+
+
+def _start(part: Model) -> Start:
+    """Where a warm start of one model of an ensemble begins."""
+    return Start(part.prototypes, steps=part.steps, weight=part.weight)
+
+
+def _model(part: Trained, shared: Mapping[str, Any]) -> Model:
+    """The model of one candidate that was trained; an ensemble has several."""
+    features = shared["features"] if part.steps is None else None
     return Model(
-        objective=objective,
-        network=merged_network(trained.bank, features, objective, config, trained.calibration),
-        features=features,
-        config=config,
-        history=trained.history,
-        n_columns=rows.n_features if rows.names is None else len(rows.names),
-        feature_names=rows.names if rows.is_named else None,
-        target_names=rows.target_names,
-        table=rows.table,
-        front=None if prepared.front is None else prepared.front.to("cpu"),
-        bank=trained.bank,
-        calibration=trained.calibration,
-        memory=memory,
-        candidates=trained.candidates,
-        image_range=range_of_images(examples, config),
-        examples=examples,
+        network=merged_network(
+            part.bank, features, shared["objective"], part.config, part.calibration
+        ),
+        config=part.config,
+        history=part.history,
+        bank=part.bank,
+        steps=part.steps,
+        weight=part.weight,
+        calibration=part.calibration,
+        **shared,
     )
 
 
@@ -229,11 +246,13 @@ def _planned_in_memory(
     mass = np.ones(len(y)) if weight is None else weight
     targets.add(y, mass, "y")
     objective = targets.objective((y, mass))
-    if start is not None:
-        objective = _continued_objective(objective, start)
-        config = continued(config, start, alike=True)
     shape = shape_of(len(X), X.shape[1], objective.n_groups, job.device, have_one_unit(X))
-    configs = candidates(config, shape)
+    if start is None:
+        configs = candidates(config, shape)
+    else:
+        objective = _continued_objective(objective, start)
+        each = (continued(config, part, alike=True) for part in start.parts)
+        configs = tuple(candidates(one, shape)[0] for one in each)
     source, crossed = MemoryRows(X, y, weight), configs[0].early_stopping == "cross"
     held_out = configs[0].held_out
     data = data_in_memory(
@@ -408,6 +427,7 @@ def continued(config: TrainConfig, model: Model, *, alike: bool = False) -> Trai
         "hidden_sizes": tuple(H.shape[-1] for H in bank.hidden),
         "n_members": bank.n_members,
         "learn_scale": bank.scale is not None,
+        "number_encoding": model.config.number_encoding,
     }
     for name, value in shape.items() if alike else ():
         asked = getattr(config, name)

@@ -1,7 +1,7 @@
 """A fitted model as one frozen value: what a fit returns, and what every other function takes."""
 
 import math
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from protopinv.bank import Bank
 from protopinv.errors import DataError, ModelFileError, TrainingError
-from protopinv.features import FeatureMap, Front
+from protopinv.features import FeatureMap, Front, Steps
 from protopinv.memory import Memory
 from protopinv.network import Network, mean_network
 from protopinv.objective import Classes, Labels, Objective
@@ -27,11 +27,29 @@ from protopinv.train.training import Candidate
 
 # So many times more rows are predicted at once than are prepared at once to fit.
 PIECES = 8
+# What the parts of an ensemble have in common.
+SHARED = (
+    "objective",
+    "features",
+    "n_columns",
+    "feature_names",
+    "target_names",
+    "table",
+    "front",
+    "memory",
+    "is_closed",
+    "image_range",
+    "examples",
+    "made_up",
+    "parameters",
+)
 # Rows of a frame that become numbers at once.
 FRAME_ROWS = 2**16
 
-# Networks that were moved to a GPU, for as long as the network itself lives.
-_on_gpu: MutableMapping[Any, dict[torch.device, tuple[Network, Front | None]]] = WeakKeyDictionary()
+# A front, a feature map, and a network for each part of an ensemble, with its steps and weight.
+Placed = tuple[Front | None, FeatureMap, list[tuple[Network, Steps | None, float]]]
+# What was moved to a GPU, for as long as the model itself lives.
+_on_gpu: MutableMapping[Any, dict[torch.device, Placed]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +58,13 @@ class Model:
 
     Rows pass the ``table`` (columns of a frame to numbers; None for rows of numbers), the ``front``
     (a stem, or a tail transform; None for neither) and the ``network``, into which the affine map
-    of the ``features`` and the ensemble of banks have been merged. ``calibration`` is the factor of
-    its outputs that held-out rows have chosen (temperature scaling).
+    of the ``features`` and the banks of all members have been merged. With ``steps`` (the
+    piecewise-linear encoding of numbers) the network sees these, behind front and map.
+    ``calibration`` is the factor of its outputs that held-out rows have chosen (temperature
+    scaling).
+
+    An ensemble has ``others``, models of other architectures and steps that share everything else
+    with this one; predictions are the mean of all outputs by ``weight``.
 
     ``bank`` holds the prototypes of every member, and ``memory`` a Gaussian mixture of the rows for
     ``learn``; without them a model predicts, and cannot be trained further. The first ``n_frozen``
@@ -65,6 +88,9 @@ class Model:
     front: Front | None = None
     bank: Bank | None = None
     calibration: float = 1.0
+    steps: Steps | None = None
+    weight: float = 1.0
+    others: "tuple[Model, ...]" = ()
     memory: Memory | None = None
     last_bank: Bank | None = None
     n_frozen: int = 0
@@ -101,8 +127,8 @@ class Model:
 
     @property
     def n_inputs(self) -> int:
-        """Numbers that go into the front, or into the network where there is none."""
-        return self.network.sizes[0] if self.front is None else self.front.n_inputs
+        """Numbers that go into the front, or into the feature map where there is none."""
+        return len(self.features.mean) if self.front is None else self.front.n_inputs
 
     @property
     def n_features(self) -> int:
@@ -119,7 +145,25 @@ class Model:
     @property
     def size(self) -> int:
         """Model size: numbers (parameters) that must be stored to predict."""
-        return self.network.n_shipped + (0 if self.front is None else self.front.n_numbers)
+        steps = [part.steps for part in self.parts if part.steps is not None]
+        before = 0 if self.front is None else self.front.n_numbers
+        before += sum(each.n_numbers for each in steps) + 2 * len(self.features.mean) * bool(steps)
+        return before + sum(part.network.n_shipped for part in self.parts)
+
+    @property
+    def parts(self) -> "tuple[Model, ...]":
+        """Every model of the ensemble by itself, this one first."""
+        return (replace(self, others=()), *self.others) if self.others else (self,)
+
+    def changed(self, change: "Callable[[Model], Model]") -> "Model":
+        """The ensemble after the same change to each of its parts, which go on sharing the rest."""
+        first, *others = map(change, self.parts)
+        return first.joined(others)
+
+    def joined(self, others: "Sequence[Model]") -> "Model":
+        """An ensemble with others, which share what is not their own."""
+        shared = {name: getattr(self, name) for name in SHARED}
+        return replace(self, others=tuple(replace(other, **shared) for other in others))
 
     @property
     def prototypes(self) -> Bank:
@@ -173,24 +217,35 @@ class Model:
 
     def _network_outputs(self, X: Any, device: torch.device | None) -> Tensor:
         """Outputs for rows of numbers, a bounded piece of them at a time."""
-        network, front = self._placed(device)
+        front, features, parts = self._placed(device)
         place = torch.device("cpu") if device is None else device
-        size = piece_rows(max(network.sizes), front, place) * (PIECES if front is None else 1)
+        widest = max(max(network.sizes) for network, _, _ in parts)
+        size = piece_rows(widest, front, place) * (PIECES if front is None else 1)
         pieces = []
         for start in range(0, X.shape[0], size):
             some = X[start : start + size]
             rows = as_tensor(some.toarray() if hasattr(some, "toarray") else some).to(place)
-            pieces.append(network(rows if front is None else front.features(rows)).cpu())
+            rows, seen, outputs = rows if front is None else front.features(rows), None, None
+            for network, steps, weight in parts:
+                if steps is not None and seen is None:
+                    seen = features.project(rows.double())
+                own = network(rows if steps is None or seen is None else steps(seen)) * weight
+                outputs = own if outputs is None else outputs.add_(own)
+            pieces.append(outputs.cpu())
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
-    def _placed(self, device: torch.device | None) -> tuple[Network, Front | None]:
-        """Network and front where they are to work; on a GPU they stay there for the next call."""
+    def _placed(self, device: torch.device | None) -> Placed:
+        """What rows pass, where it is to work; on a GPU it stays there for the next call."""
         if device is None or device.type == "cpu":
-            return self.network, self.front
-        places = _on_gpu.setdefault(self.network, {})
+            parts = [(part.network, part.steps, part.weight) for part in self.parts]
+            return self.front, self.features, parts
+        places = _on_gpu.setdefault(self, {})
         if device not in places:
             front = None if self.front is None else self.front.to(device)
-            places[device] = (self.network.to(device), front)
+            parts = [
+                (n.to(device), s and s.to(device), weight) for n, s, weight in self._placed(None)[2]
+            ]
+            places[device] = (front, self.features.to(device), parts)
         return places[device]
 
 
@@ -203,15 +258,15 @@ def range_of_images(rows: NDArray[Any], config: TrainConfig) -> tuple[float, flo
 
 def merged_network(
     bank: Bank,
-    features: FeatureMap,
+    features: FeatureMap | None,
     objective: Objective,
     config: TrainConfig,
     calibration: float = 1.0,
 ) -> Network:
     """Solve once in float64 and back-project: a plain network on original features.
 
-    Its outputs are the mean of those of all members, in the units that users know, and times
-    ``calibration``.
+    Without a feature map it is one on what the bank sees. Its outputs are the mean of those of all
+    members, in the units that users know, and times ``calibration``.
     """
     exact = bank.to("cpu", torch.float64)
     for form in (config.solver, "svd"):
@@ -227,7 +282,8 @@ def merged_network(
     networks = []
     for member in range(bank.n_members):
         first, *inner, last = (W[member] for W in solved.weights)
-        merged = (features.back_project(first), *inner, objective.fold(last) * calibration)
+        first = first if features is None else features.back_project(first)
+        merged = (first, *inner, objective.fold(last) * calibration)
         # laid out as a file gives them back: products of other layouts round otherwise
         weights = tuple(W.contiguous() for W in merged)
         networks.append(Network(weights, config.activation, bank.n_prototypes))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Generator
 
-from protopinv.features.steps import MOST_STEPS, Steps, fit_steps
+from protopinv.features.steps import MOST_STEPS, Steps
 
 
 def rows(n: int = 600) -> torch.Tensor:
@@ -17,7 +17,7 @@ def rows(n: int = 600) -> torch.Tensor:
 
 
 def made(*, alone: bool = False, weight: torch.Tensor | None = None) -> Steps:
-    steps = fit_steps(rows(), weight, alone=alone)
+    steps = Steps.fit(rows(), weight, alone=alone)
     assert steps is not None
     return steps
 
@@ -56,8 +56,9 @@ def test_steps_are_standardised() -> None:
 def test_a_row_of_weight_two_is_the_row_twice() -> None:
     weight = torch.ones(600, dtype=torch.float64)
     weight[:200] = 2
-    one, two = fit_steps(rows(), weight), fit_steps(torch.cat([rows(), rows()[:200]]))
-    assert one is not None and two is not None
+    one, two = Steps.fit(rows(), weight), Steps.fit(torch.cat([rows(), rows()[:200]]))
+    assert one is not None
+    assert two is not None
     for name, tensor in one.tensors().items():
         torch.testing.assert_close(tensor, two.tensors()[name])
 
@@ -112,12 +113,14 @@ def test_damage_is_a_fault(name: str, value: torch.Tensor) -> None:
 
 def test_few_rows_and_many_columns_have_few_steps_or_none() -> None:
     generator = Generator().manual_seed(0)
-    few = fit_steps(torch.randn(60, 2, generator=generator))
-    assert few is not None and few.column.bincount().tolist() == [3, 3]
-    assert fit_steps(torch.randn(60, 500, generator=generator)) is None
+    few = Steps.fit(torch.randn(60, 2, generator=generator))
+    assert few is not None
+    assert few.column.bincount().tolist() == [3, 3]
+    assert Steps.fit(torch.randn(60, 500, generator=generator)) is None
 
 
 def test_numbers_that_float32_cannot_tell_apart_are_one_border() -> None:
     X = torch.tensor([0.0, 1.0, 1.0 + 1e-9, 2.0]).double().repeat(50)[:, None]
-    steps = fit_steps(X)
-    assert steps is not None and len(steps.column) == 2
+    steps = Steps.fit(X)
+    assert steps is not None
+    assert len(steps.column) == 2

@@ -19,6 +19,8 @@ MOST_STEPS, MOST_OF_ALL, ROWS_A_STEP = 16, 800, 20
 # Borders that lie nearer to each other, in standard deviations, are one: float32 has no digits to
 # tell where between them a number lies.
 NEAREST = 1e-5
+# Where steps begin and end, among the borders of a column.
+ENDS = (slice(None, -1), slice(1, None))
 
 
 @dataclass(frozen=True)
@@ -71,14 +73,47 @@ class Steps:
         Z[:, self.raw] = E[:, :r]
         return Z
 
+    @classmethod
+    def fit(
+        cls,
+        Z: Float[Tensor, "n d"],
+        weight: Float[Tensor, " n"] | None = None,
+        *,
+        alone: bool = False,
+    ) -> "Steps | None":
+        """Steps between quantiles of every column, or between its values where these are few.
+
+        Columns of two values stay as they are; with steps ``alone`` all others have no raw number.
+        None where no column has steps, or columns are too many.
+        """
+        n, d = Z.shape
+        most = min(MOST_STEPS, MOST_OF_ALL // d, max(2, n // ROWS_A_STEP))
+        if most < 2:
+            return None
+        mass = Z.new_ones(n, dtype=torch.float64) if weight is None else weight.double()
+        borders = [_borders(column, mass, most).cpu() for column in Z.double().T]
+        has_steps = torch.tensor([len(cuts) > 2 for cuts in borders])
+        if not bool(has_steps.any()):
+            return None
+        cuts = [each for each in borders if len(each) > 2]
+        (stepped,) = has_steps.nonzero(as_tuple=True)
+        column = stepped.repeat_interleave(torch.tensor([len(each) - 1 for each in cuts]))
+        (raw,) = (~has_steps if alone else torch.ones_like(has_steps)).nonzero(as_tuple=True)
+        low, high = (torch.cat([each[ends] for each in cuts]) for ends in ENDS)
+        none = torch.zeros_like(low)
+        plain = cls(d, raw, column, low, high, none, none + 1).to(Z.device)
+        rises, share = plain.rises(Z.double()), mass / mass.sum()
+        mean = share @ rises
+        deviation = (share @ (rises - mean).square()).sqrt()
+        varies = beyond_rounding(deviation, mean, float(n))
+        return replace(plain, mean=mean, scale=torch.where(varies, deviation, 1.0).reciprocal())
+
     def rescaled(self, factors: Float[Tensor, " d"]) -> "Steps":
         """The steps of rows that were multiplied by factors."""
         own = factors[self.column].to(self.low)
         return replace(self, low=self.low * own, high=self.high * own)
 
-    def widened(
-        self, places: Int[Tensor, " d"], n: int
-    ) -> tuple["Steps", Int[Tensor, " f"]]:
+    def widened(self, places: Int[Tensor, " d"], n: int) -> tuple["Steps", Int[Tensor, " f"]]:
         """Column i is column ``places[i]`` of n, and others are raw; where every feature is now."""
         new = torch.arange(n)[~torch.isin(torch.arange(n), places)]
         raw, order = torch.cat([places[self.raw], new]).sort()
@@ -116,37 +151,6 @@ class Steps:
             return "steps that are not finite"
         rises = bool((self.high > self.low).all()) and bool((self.scale > 0).all())
         return None if rises else "steps that do not rise"
-
-
-def fit_steps(
-    Z: Float[Tensor, "n d"], weight: Float[Tensor, " n"] | None = None, *, alone: bool = False
-) -> Steps | None:
-    """Steps between quantiles of every column, or between its values where these are few.
-
-    Columns of two values stay as they are; with steps ``alone`` all others have no raw number.
-    None where no column has steps, or columns are too many.
-    """
-    n, d = Z.shape
-    most = min(MOST_STEPS, MOST_OF_ALL // d, max(2, n // ROWS_A_STEP))
-    if most < 2:
-        return None
-    mass = Z.new_ones(n, dtype=torch.float64) if weight is None else weight.double()
-    borders = [_borders(column, mass, most) for column in Z.double().T]
-    has_steps = torch.tensor([len(cuts) > 2 for cuts in borders])
-    if not bool(has_steps.any()):
-        return None
-    cuts = [cuts for cuts in borders if len(cuts) > 2]
-    (stepped,) = has_steps.nonzero(as_tuple=True)
-    column = stepped.repeat_interleave(torch.tensor([len(each) - 1 for each in cuts]))
-    (raw,) = (~has_steps if alone else torch.ones_like(has_steps)).nonzero(as_tuple=True)
-    low, high = torch.cat([c[:-1] for c in cuts]).cpu(), torch.cat([c[1:] for c in cuts]).cpu()
-    none = torch.zeros_like(low)
-    plain = Steps(d, raw, column, low, high, none, none + 1).to(Z.device)
-    rises, share = plain.rises(Z.double()), mass / mass.sum()
-    mean = share @ rises
-    deviation = (share @ (rises - mean).square()).sqrt()
-    varies = beyond_rounding(deviation, mean, float(n))
-    return replace(plain, mean=mean, scale=torch.where(varies, deviation, 1.0).reciprocal())
 
 
 def _borders(

@@ -25,6 +25,7 @@ StemKind = Literal["none", "pca", "kmeans", "random"]
 Scaling = Literal["none", "global", "feature", "squash", "clip"]
 TAIL_COMPRESSION = ("squash", "clip")
 Projection = Literal["none", "pca", "pls"]
+NumberEncoding = Literal["raw", "steps", "both"]
 OptimizerKind = Literal["adam", "muon"]
 Schedule = Literal["cosine", "constant"]
 Solver = Literal["auto", "dual", "primal", "svd"]
@@ -141,6 +142,11 @@ class TrainConfig:
         "cross-validation one bank for each fold and one of all rows.",
         COUNT,
     )
+    ensemble_size: int = _auto(
+        "Candidates that are trained to the end and averaged, at most, weighted by their "
+        "out-of-fold predictions; auto: some for a table, else the best one alone.",
+        COUNT,
+    )
     stem: StemKind = _auto("Filters of a convolutional stem; auto: pca for images large enough.")
     stem_filters: Sequence[int] | int = _option(
         25, "Filters of the stem: one number a stage.", STAGES
@@ -167,6 +173,11 @@ class TrainConfig:
     )
     projection: Projection = _auto("Projection before the network.")
     n_components: int | None = _auto("Projected features at most; None keeps all.", COUNT_OR_NONE)
+    number_encoding: NumberEncoding = _auto(
+        "How numbers enter the network. raw: as they are; steps: as a row of steps between "
+        "quantiles (piecewise-linear encoding), for targets that jump; both. auto: candidates of "
+        "each for a table."
+    )
     max_epochs: int = _auto("Passes over the training rows.", COUNT)
     batch_size: int | None = _auto(
         "Rows a step at most; None takes all of them (full batch).", COUNT_OR_NONE

@@ -176,7 +176,7 @@ class StreamedRows(AnyRows):
         source, ranks, view = self.data.source, self.data.ranks, self.view
         if source.in_memory:
             return self.at_once()
-        size = self.n_total / ranks.size * view.features.n_components * view.dtype.itemsize
+        size = self.n_total / ranks.size * view.width * view.dtype.itemsize
         room = source.memory
         if view.device.type == "cuda":
             room = int(0.5 * torch.cuda.mem_get_info(view.device)[0]) if room else 0

@@ -28,6 +28,7 @@ from protopinv.features import (
     Moments,
     Squash,
     Stem,
+    Steps,
     fit_feature_map,
     fit_stem,
     fit_wide_feature_map,
@@ -71,7 +72,7 @@ class Prepared:
 
     First banks are made from ``sample``. ``judged`` are rows, held out or in folds, by which the
     network is calibrated. With folds, ``rows`` are for ``n_full`` members that see all of them and
-    one for each fold.
+    one for each fold. Behind the map numbers may become ``steps``.
     """
 
     front: Front | None
@@ -81,6 +82,33 @@ class Prepared:
     validation: AnyRows | None = None
     judged: Rows | None = None
     n_full: int = 0
+    steps: Steps | None = None
+
+    def encoded(self, encoding: str) -> "Prepared":
+        """With numbers encoded as a candidate asks; as they are where no column has steps."""
+        if encoding == "raw":
+            return self
+        weight = None if self.sample.weight is None else self.sample.weight[0]
+        return self.with_steps(Steps.fit(self.sample.X, weight, alone=encoding == "steps"))
+
+    def with_steps(self, steps: Steps | None) -> "Prepared":
+        """With these steps in place of numbers."""
+        if steps is None:
+            return self
+        steps = steps.to(self.sample.X.device)
+        several = (self.rows, self.sample, self.validation, self.judged)
+        seen = {id(rows): _stepped(rows, steps) for rows in several}  # what is the same stays so
+        rows, sample, validation, judged = (seen[id(each)] for each in several)
+        return Prepared(
+            self.front, self.features, rows, sample, validation, judged, self.n_full, steps
+        )
+
+
+def _stepped(rows: Any, steps: Steps) -> Any:
+    """Rows with steps, in memory or whenever they are read."""
+    if isinstance(rows, StreamedRows):
+        return replace(rows, view=replace(rows.view, steps=steps))
+    return rows if rows is None else replace(rows, X=steps(rows.X))
 
 
 def prepare(

@@ -43,7 +43,7 @@ class Recipe:
     """An architecture to try; the ridge grows with the prototypes, and these with the rows.
 
     ``share`` is its share of the usual number of prototypes, ``smoothing`` that of the usual label
-    smoothing.
+    smoothing. ``encoding`` is how numbers of a table enter it.
     """
 
     activation: str
@@ -52,6 +52,7 @@ class Recipe:
     lr: float = 0.1
     share: float = 1.0
     smoothing: float = 1.0
+    encoding: str = "raw"
 
 
 # What suits a table differs by more than any one default can average out: a smooth surface wants a
@@ -68,11 +69,13 @@ DEEP = Recipe("relu", 3)
 class Budget:
     """How much a fit may try; the first recipe stands for all where none can be compared.
 
-    ``epochs``, ``prototypes`` and ``width`` are shares of the usual ones.
+    ``ensemble_size`` candidates are averaged for a table. ``epochs``, ``prototypes`` and ``width``
+    are shares of the usual ones.
     """
 
     recipes: tuple[Recipe, ...]
     n_members: int
+    ensemble_size: int = 1
     epochs: float = 1.0
     prototypes: float = 1.0
     width: float = 1.0
@@ -137,7 +140,7 @@ def resolved(config: TrainConfig, shape: DataShape, recipe: Recipe = PLAIN) -> T
         if not (is_auto(value) and TrainConfig.__dataclass_fields__[name].metadata["auto"])
     }
     _resolve_network(values, shape, recipe, budget)
-    _resolve_features(values, shape)
+    _resolve_features(values, shape, recipe, budget)
     _resolve_schedule(values, shape, recipe, budget)
     _resolve_validation(values, shape, recipe, budget)
     # the rules give values that are valid, so nothing is validated twice
@@ -180,8 +183,8 @@ def _n_prototypes(shape: DataShape, share: float) -> int:
     return max(10 * round(share * min(usual, few) / 10), of_groups)
 
 
-def _resolve_features(values: Values, shape: DataShape) -> None:
-    """Scaling and projection. Columns of a table have a meaning of their own and are not mixed."""
+def _resolve_features(values: Values, shape: DataShape, recipe: Recipe, budget: Budget) -> None:
+    """Scaling, projection, encoding. Columns of a table have a meaning, and are not mixed."""
     d, image, most = shape.n_features, values["image_shape"], values.get("n_components")
     is_projected = values.get("projection") in ("pca", "pls")
     if "projection" not in values:
@@ -192,7 +195,10 @@ def _resolve_features(values: Values, shape: DataShape) -> None:
     values.setdefault("scaling", "global" if image is not None or shape.one_unit else usual)
     values.setdefault("projection", "none" if is_table and not is_projected else "pca")
     values.setdefault("n_components", COMPONENTS)
-    values.setdefault("learn_scale", values["projection"] == "none" and is_table)
+    is_plain_table = values["projection"] == "none" and is_table
+    values.setdefault("learn_scale", is_plain_table)
+    values.setdefault("number_encoding", recipe.encoding if is_plain_table else "raw")
+    values.setdefault("ensemble_size", budget.ensemble_size if is_plain_table else 1)
     values.setdefault("dtype", "float64" if shape.n_rows <= EXACT_ROWS else "float32")
     fast = shape.on_gpu and shape.fast_bfloat16 and values["dtype"] == "float32"
     many = shape.n_rows > FULL_BATCH_ROWS and not is_table

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int, Shaped
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from protopinv.features import Distortion, FeatureMap, Front, Stem
+from protopinv.features import Distortion, FeatureMap, Front, Stem, Steps
 from protopinv.objective import Objective
 from protopinv.rows import Piece
 from protopinv.train.state import Resumable
@@ -38,7 +38,8 @@ REUSE = 8
 class View:
     """How rows as they came become what the network sees.
 
-    A ``distortion`` of images comes first, then the ``front``, then the affine map of ``features``.
+    A ``distortion`` of images comes first, then the ``front``, then the affine map of ``features``,
+    then the ``steps`` of its numbers.
     """
 
     front: Front | None
@@ -47,23 +48,30 @@ class View:
     dtype: torch.dtype
     device: torch.device
     distortion: Distortion | None = None
+    steps: Steps | None = None
 
     @property
     def exact(self) -> torch.dtype:
         """The number type of targets and weights."""
         return torch.float32 if self.dtype == torch.bfloat16 else self.dtype
 
+    @property
+    def width(self) -> int:
+        """The number of features the network sees."""
+        return self.features.n_components if self.steps is None else self.steps.n_outputs
+
     def inputs(self, X: Any, chosen: NDArray[np.int64] | None = None) -> Float[Tensor, "n d"]:
         """Projected rows, those ``chosen`` by number or all, made in pieces that stay in cache."""
         n = len(X) if chosen is None else len(chosen)
-        Z = torch.empty(n, self.features.n_components, dtype=self.dtype, device=self.device)
-        size = piece_rows(X.shape[1], self.front, self.device)
+        Z = torch.empty(n, self.width, dtype=self.dtype, device=self.device)
+        size = piece_rows(max(X.shape[1], self.width), self.front, self.device)
         for start in range(0, n, size):
             here = slice(start, start + size)
             rows = self.placed(rows_at(X, here if chosen is None else chosen[here]))
             if self.distortion is not None:
                 rows = self.distortion(rows, start)
-            Z[here] = self.features.project(behind_front(rows, self.front))
+            seen = self.features.project(behind_front(rows, self.front))
+            Z[here] = seen if self.steps is None else self.steps(seen)
         return Z
 
     def targets(self, y: Any, chosen: NDArray[np.int64] | None = None) -> Tensor:
