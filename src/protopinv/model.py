@@ -155,6 +155,12 @@ class Model:
         """Every model of the ensemble by itself, this one first."""
         return (replace(self, others=()), *self.others) if self.others else (self,)
 
+    def seen(self, Z: Tensor) -> Tensor:
+        """What the bank sees of projected rows, which have been cut to what it may look at."""
+        if self.steps is None:
+            return Z
+        return replace(self.steps, inside=None).to(Z.device)(Z)
+
     def changed(self, change: "Callable[[Model], Model]") -> "Model":
         """The ensemble after the same change to each of its parts, which go on sharing the rest."""
         first, *others = map(change, self.parts)

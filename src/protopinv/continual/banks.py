@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from protopinv.bank import Bank
-from protopinv.memory import Memory
+from protopinv.model import Model
 from protopinv.network import ACTIVATIONS, Architecture, solve_weights
 
 # Rows that are sent through a network at once, and numbers of banks that are solved at once.
@@ -89,20 +89,13 @@ def widened(bank: Bank, places: Int[Tensor, " d"], n_features: int) -> Bank:
     return replace(bank, inputs=inputs, scale=scale)
 
 
-def shrunk(
-    bank: Bank,
-    architecture: Architecture,
-    memory: Memory,
-    n_prototypes: int,
-    generator: Generator,
-    *,
-    n_frozen: int = 0,
-) -> Bank:
-    """With the prototypes that matter most, in the order they had; frozen ones stay."""
+def shrunk(model: Model, bank: Bank, n_prototypes: int, generator: Generator) -> Bank:
+    """The prototypes of a bank of a model that matter most, in their order; frozen ones stay."""
     if bank.n_prototypes <= n_prototypes:
         return bank
-    worth = importances(bank, architecture, memory.drawn(WEIGHED_ROWS, generator)[0])
-    worth[:, :n_frozen] = torch.inf
+    drawn = model.seen(model.replay.drawn(WEIGHED_ROWS, generator)[0])
+    worth = importances(bank, model.config.architecture, drawn)
+    worth[:, : model.n_frozen] = torch.inf
     best = worth.argsort(1, descending=True)[:, :n_prototypes]
     return left_with(bank, best.sort(1).values)
 

@@ -1,6 +1,7 @@
 """Models whose prototypes, classes or inputs change, and what a user may change without rows."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,11 @@ def renewed(model: Model) -> Model:
             "the rows, or fit again."
         )
     config = replace(model.config, n_prototypes=bank.n_prototypes)
-    features = without_ignored(model.features, memory)
+    features, steps = without_ignored(model.features, memory), model.steps
+    if steps is not None:
+        features, steps = None, replace(steps, inside=memory.basis if memory.is_cut else None)
     network = merged_network(bank, features, model.objective, config, model.calibration)
-    return replace(model, network=network, config=config)
+    return replace(model, network=network, config=config, steps=steps)
 
 
 def without_ignored(features: FeatureMap, memory: Memory) -> FeatureMap:
@@ -83,10 +86,13 @@ def widened_to(model: Model, table: Table) -> Model:
     front = model.front
     if isinstance(front, TailTransform):
         front = front.widened(places, table.n_features)
-    bank = widened(model.prototypes, components, features.n_components)
     memory = model.replay.widened(components, features.n_components)
-    wider = model.with_bank(bank)
-    return replace(wider, table=table, front=front, features=features, memory=memory)
+    steps, width = model.steps, features.n_components
+    if steps is not None:
+        steps, components = replace(steps, inside=None).widened(components, width)
+        width = steps.n_outputs
+    wider = model.with_bank(widened(model.prototypes, components, width))
+    return replace(wider, table=table, front=front, features=features, memory=memory, steps=steps)
 
 
 def _placed(old: Table, new: Table, scale: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,8 +126,12 @@ def in_one_scale(
     factors = _factors(model.replay, Z.double(), weight.double())
     if bool((factors == 1).all()):
         return model, Z
+    steps, own = model.steps, factors
+    if steps is not None:
+        steps, own = steps.rescaled(factors), torch.ones(steps.n_outputs, dtype=torch.float64)
+        own[: len(steps.raw)] = factors[steps.raw]
     bank, last_bank = (
-        each and replace(each, inputs=each.inputs * factors.to(each.inputs))
+        each and replace(each, inputs=each.inputs * own.to(each.inputs))
         for each in (model.prototypes, model.last_bank)
     )
     changed = replace(
@@ -129,6 +139,7 @@ def in_one_scale(
         features=replace(model.features, scale=model.features.scale * factors),
         bank=bank,
         last_bank=last_bank,
+        steps=steps,
         memory=model.replay.rescaled(factors),
     )
     return changed, Z * factors.to(Z)
@@ -171,33 +182,57 @@ class Pruned:
 def grow(model: Model, n: int, seed: int) -> Model:
     """The model with ``n`` more prototypes in every bank, at rows drawn from the replay memory."""
     require_rule("n", n, COUNT)
+    return model.changed(partial(_with_more, n=n, seed=seed))
+
+
+def _with_more(model: Model, n: int, seed: int) -> Model:
     bank, architecture = model.prototypes, model.config.architecture
     members, generator = bank.n_members, Generator().manual_seed(seed)
     drawn, _ = model.replay.drawn(max(n * members * 10, 100), generator)
     picked = torch.randperm(len(drawn), generator=generator)[: n * members]
-    inputs = drawn[picked].view(members, n, -1)
+    inputs = model.seen(drawn[picked]).view(members, n, -1)
     return renewed(model.with_bank(grown(bank, architecture, inputs)))
 
 
 def freeze(model: Model, n: int | None = None) -> Model:
     """The model with the first ``n`` prototypes of every bank fixed; None: all, 0: none."""
-    bank = model.prototypes
-    n = bank.n_prototypes if n is None else n
-    require_rule("n", n, NATURAL)
-    return replace(model, n_frozen=min(n, bank.n_prototypes), last_bank=None)
+    if n is not None:
+        require_rule("n", n, NATURAL)
+
+    def frozen(part: Model) -> Model:
+        most = part.prototypes.n_prototypes
+        return replace(part, n_frozen=most if n is None else min(n, most), last_bank=None)
+
+    return model.changed(frozen)
 
 
 def prune(model: Model, n_prototypes: int, seed: int) -> tuple[Model, Pruned]:
     """The model with so many prototypes in every bank, the most important, and what that cost."""
     require_rule("n_prototypes", n_prototypes, COUNT)
-    bank, memory, architecture = model.prototypes, model.replay, model.config.architecture
-    generator, n_frozen = Generator().manual_seed(seed), min(model.n_frozen, n_prototypes)
-    smaller = shrunk(bank, architecture, memory, n_prototypes, generator, n_frozen=n_frozen)
-    rows = memory.drawn(JUDGED_ROWS, generator)[0].double()
-    before, after = (mean_outputs(each, architecture, rows) for each in (bank, smaller))
-    cost = _moved(before, after, model.objective)
-    pruned = Pruned(bank.n_prototypes, smaller.n_prototypes, *cost)
-    return renewed(replace(model.with_bank(smaller), n_frozen=n_frozen)), pruned
+    generator = Generator().manual_seed(seed)
+
+    def pruned(part: Model) -> Model:
+        n_frozen = min(part.n_frozen, n_prototypes)
+        smaller = shrunk(part, part.prototypes, n_prototypes, generator)
+        return renewed(replace(part.with_bank(smaller), n_frozen=n_frozen))
+
+    changed = model.changed(pruned)
+    rows = model.replay.drawn(JUDGED_ROWS, generator)[0].double()
+    before, after = (_outputs(each, rows) for each in (model, changed))
+    sizes = (each.prototypes.n_prototypes for each in (model, changed))
+    return changed, Pruned(*sizes, *_moved(before, after, model.objective))
+
+
+def _outputs(model: Model, Z: Float[Tensor, "n m"]) -> Float[Tensor, "n k"]:
+    """Outputs for projected rows in the units of training, the mean over an ensemble."""
+    return torch.stack(
+        [
+            part.weight
+            * part.calibration
+            * mean_outputs(part.prototypes, part.config.architecture, part.seen(Z))
+            for part in model.parts
+        ]
+    ).sum(0)
 
 
 def _moved(before: Tensor, after: Tensor, objective: Objective) -> tuple[float, float]:
@@ -218,6 +253,10 @@ def forget(model: Model, label: Any) -> Model:
     Rows of this class have still shaped the hidden units; of the memory nothing of it is left.
     Training rows in ``examples`` go too, all of them: their classes are not stored.
     """
+    return model.changed(partial(_without, label=label))
+
+
+def _without(model: Model, label: Any) -> Model:
     bank, memory, objective = model.prototypes, model.replay, model.objective
     if not isinstance(objective, Classes):
         raise ConfigError("A class can be forgotten. This model has several labels a row.")

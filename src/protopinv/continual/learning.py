@@ -52,11 +52,11 @@ def learn(
 ) -> Model:
     """The model after more rows, a stretch of a long source at a time."""
     if rows.in_memory:
-        return _learn(model, rows, config, options, how)
+        return model.changed(lambda part: _learn(part, rows, config, options, how))
     learned = model
     for stretch in _stretches(rows):
         if stretch.weight is None or np.any(stretch.weight):
-            learned = _learn(learned, stretch, config, options, how)
+            learned = learn(learned, stretch, config, options, how)
             how = replace(how, decay=0.0)  # of what was known before the call
     if learned is model:
         require_some(np.zeros(1))
@@ -79,7 +79,7 @@ def _stretches(source: RowSource) -> Iterator[MemoryRows]:
 def _learn(
     model: Model, rows: RowSource, config: TrainConfig, options: FitOptions, how: LearnOptions
 ) -> Model:
-    """The model after rows that are in memory."""
+    """One model of an ensemble after rows that are in memory."""
     n_inputs = model.prototypes.inputs.shape[2]
     model, rows, factors = _opened(model, rows, how.targets, options)
     n_groups, batch_is_free = model.objective.n_groups, is_auto(config.batch_size)

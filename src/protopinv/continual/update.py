@@ -190,7 +190,7 @@ def together(call: Call, generator: Generator) -> Rows:
         weight = torch.cat([weight, weight.new_full((n,), min(mass / most, MOST_WEIGHT * unit))])
     if settings.factors is not None:
         weight = weight * settings.factors[model.objective.groups(targets.cpu())].to(weight)
-    return Rows(Z, targets, (weight / weight.mean())[None])
+    return Rows(model.seen(Z), targets, (weight / weight.mean())[None])
 
 
 def _real_targets(call: Call) -> Float[Tensor, "n k"]:
@@ -207,7 +207,7 @@ def _distilled_targets(
 ) -> Float[Tensor, "n k"]:
     """Targets of drawn rows: what the network before the update predicts."""
     model, objective = call.model, call.model.objective
-    outputs = mean_outputs(model.prototypes, model.config.architecture, drawn)
+    outputs = mean_outputs(model.prototypes, model.config.architecture, model.seen(drawn))
     if isinstance(objective, Labels):
         return torch.sigmoid(outputs)
     if not isinstance(objective, Classes):
@@ -230,10 +230,12 @@ def _trained(call: Call, rows: Rows) -> Trained:
         n_prototypes=bank.n_prototypes,
         label_smoothing=0.0,
         row_dtype="same",
+        number_encoding="raw",  # these rows are encoded
     )
     start = Start(bank, call.model.n_frozen)
     prepared = Prepared(None, same, rows, rows)
-    return train(prepared, call.model.objective, [config], call.settings.job, start)
+    (trained,), _ = train(prepared, call.model.objective, [config], call.settings.job, [start])
+    return trained
 
 
 def _grown(bank: Bank, call: Call) -> Bank:
@@ -244,8 +246,8 @@ def _grown(bank: Bank, call: Call) -> Bank:
     classes = unknown.repeat_interleave(each)
     if most is not None:
         n_left, rng = max(1, model.n_frozen, most - len(classes)), Generator().manual_seed(seed)
-        bank = shrunk(bank, architecture, model.replay, n_left, rng, n_frozen=model.n_frozen)
-    Z = call.new.Z.float().cpu()
+        bank = shrunk(model, bank, n_left, rng)
+    Z = model.seen(call.new.Z).float().cpu()
     picked = [
         Z[pick_rows(Z, classes, call.groups, Generator().manual_seed(seed + member))]
         for member in range(bank.n_members)
@@ -293,9 +295,9 @@ def reviewed(model: Model, new: New) -> Model:
     """With the last bank in place of the mean, if rows new to both are clearly for it."""
     if model.last_bank is None:
         return model
-    architecture, objective = model.config.architecture, model.objective
+    architecture, objective, seen = model.config.architecture, model.objective, model.seen(new.Z)
     mean, last = (
-        objective.judge(mean_outputs(bank, architecture, new.Z).T[None], new.targets).plain[0]
+        objective.judge(mean_outputs(bank, architecture, seen).T[None], new.targets).plain[0]
         for bank in (model.prototypes, model.last_bank)
     )
     gain, weight = (mean - last).double(), new.weight.to(mean.device).double()

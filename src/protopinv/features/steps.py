@@ -27,7 +27,9 @@ ENDS = (slice(None, -1), slice(1, None))
 class Steps:
     """Some columns as they are, then (clip((x - low) / (high - low), 0, 1) - mean) * scale.
 
-    ``raw`` are the columns that stay; ``column`` is that of each step.
+    ``raw`` are the columns that stay; ``column`` is that of each step. Rows are first cut to the
+    directions ``inside``, if there are any: a network that has learned from drawn rows looks at no
+    others.
     """
 
     n_inputs: int
@@ -37,6 +39,7 @@ class Steps:
     high: Float[Tensor, " s"]
     mean: Float[Tensor, " s"]
     scale: Float[Tensor, " s"]
+    inside: Float[Tensor, "d r"] | None = None
 
     @property
     def n_outputs(self) -> int:
@@ -46,10 +49,12 @@ class Steps:
     @property
     def n_numbers(self) -> int:
         """Numbers that must be stored; mean and scale are merged into the network."""
-        return 2 * len(self.column)
+        return 2 * len(self.column) + (0 if self.inside is None else self.inside.numel())
 
     def __call__(self, Z: Float[Tensor, "n d"]) -> Float[Tensor, "n f"]:
         """Rows with steps, in the precision of the rows."""
+        if self.inside is not None:
+            Z = (Z @ self.inside.to(Z.dtype)) @ self.inside.T.to(Z.dtype)
         rises = self.rises(Z).sub_(self.mean.to(Z.dtype)).mul_(self.scale.to(Z.dtype))
         return torch.cat([Z[:, self.raw], rises], dim=1)
 

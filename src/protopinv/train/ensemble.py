@@ -65,17 +65,24 @@ def held_out(step: TrainingStep, judged: Rows | None, validation: AnyRows | None
     return HeldOut(step.objective, torch.cat(outputs, dim=2), judged.y, weight)
 
 
-def weighted(candidates: Sequence[HeldOut | None]) -> list[tuple[float, float]]:
-    """The weight of each candidate in the mean, and the factor that calibrates its outputs."""
-    own = [(1.0, math.inf) if each is None else each.calibration() for each in candidates]
+def weighted(
+    candidates: Sequence[HeldOut | None], weights: Sequence[float] = ()
+) -> list[tuple[float, float]]:
+    """The weight of each candidate in the mean, and the factor that calibrates its outputs.
+
+    Weights may be known already. Each is calibrated by itself first, then their mean.
+    """
     judged = [each for each in candidates if each is not None]
-    if len(judged) < 2:
-        return [(1 / len(own), factor) for factor, _ in own]
-    outputs = [each.outputs * factor for each, (factor, _) in zip(judged, own, strict=True)]
-    weights = greedy(judged[0], outputs)
-    mean = sum(o * w for o, w in zip(outputs, weights, strict=True) if w > 0)
+    if len(judged) < len(candidates):
+        return [(weight, 1.0) for weight in weights or [1 / len(candidates)] * len(candidates)]
+    factors = [each.calibration()[0] for each in judged]
+    if len(judged) == 1:
+        return [(1.0, factors[0])]
+    outputs = [each.outputs * factor for each, factor in zip(judged, factors, strict=True)]
+    weights = weights or greedy(judged[0], outputs)
+    mean = torch.stack([each * w for each, w in zip(outputs, weights, strict=True)]).sum(0)
     shared, _ = judged[0].calibration(mean)
-    return [(w, shared * factor) for w, (factor, _) in zip(weights, own, strict=True)]
+    return [(weight, shared * factor) for weight, factor in zip(weights, factors, strict=True)]
 
 
 def greedy(judge: HeldOut, outputs: Sequence[Outputs]) -> list[float]:

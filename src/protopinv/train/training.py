@@ -124,10 +124,8 @@ def train(
         job.ranks.require_same(run.step.trained)
     note_built(job.device)
     trained = [screening.left_by(number, run) for number, run in runs.items()]
-    if starts:
-        weights = [(start.weight, 1.0) for start in starts]
-    if not starts or len(runs) == 1:
-        weights = weighted([screening.held_out(number, run) for number, run in runs.items()])
+    held = [screening.held_out(number, run) for number, run in runs.items()]
+    weights = weighted(held, [starts[number].weight for number in runs] if starts else ())
     shares = dict(zip(runs, (weight for weight, _ in weights), strict=True))
     losses = [screening.losses.get(number, math.inf) for number in range(len(candidates))]
     seen = [
