@@ -1,4 +1,4 @@
-"""How well conditioned the solves of a bank are, and how far their weights move when it does.
+"""How well conditioned the solves of a bank are, and how far weights move when the bank moves.
 
 Everything follows from one singular value decomposition A = U diag(s) V' of the prototype matrix,
 in float64. Lemma 1 of the paper, with its constants: to first order

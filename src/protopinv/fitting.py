@@ -31,7 +31,7 @@ from protopinv.plain import plain
 from protopinv.rows import MemoryRows, RowSource, cached, concatenated, digest, few_rows
 from protopinv.tables.rows import encode_by, encode_table
 from protopinv.train.checkpoint import Checkpoints, Every
-from protopinv.train.config import TrainConfig, is_auto
+from protopinv.train.config import CHECKPOINT_EVERY, TrainConfig, is_auto
 from protopinv.train.data import Data, data_in_memory, with_class_weight
 from protopinv.train.history import progress
 from protopinv.train.machine import (
@@ -112,7 +112,7 @@ class FitOptions:
     memory: int | None = None
     verbose: bool = False
     checkpoint: str | Path | None = None
-    checkpoint_every: int | str = "5min"
+    checkpoint_every: int | str = CHECKPOINT_EVERY
     resume: bool = False
 
 

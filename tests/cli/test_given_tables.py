@@ -85,7 +85,7 @@ def piped(*arguments: str, given: bytes) -> str:
     ("text", "options", "words"),
     [
         ("a,b\n1,2\n1,2,3\n", [], ["Line 3", "--separator"]),
-        ("a,a,b\n1,2,x\n", [], ["'a' twice"]),
+        ("a,a,b\n1,2,x\n", [], ["'a' is there twice"]),
         ("a,b\n1,x\n2,x\n", [], ["x"]),
         ("a,b\n,x\n,y\n", [], ["'a': it is empty"]),
         ("a,b\n1,x\n2,y\n", ["--separator", ";;"], ["one character"]),

@@ -9,7 +9,8 @@ import pytest
 from protopinv.rows import frame_columns
 from protopinv.tables import Category, Table, TargetEncoding, understood
 from protopinv.tables.category import FEW_VALUES, LEAST_SEEN
-from protopinv.tables.rows import FOLDS, PRIOR_ROWS, encode_grown
+from protopinv.tables.rows import encode_grown
+from protopinv.tables.target_encoding import FOLDS, PRIOR_ROWS
 
 
 def table_of(frame: pd.DataFrame) -> Table:

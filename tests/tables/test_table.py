@@ -23,7 +23,7 @@ from protopinv.tables import (
     restored,
     understood,
 )
-from protopinv.tables.rows import FOLDS
+from protopinv.tables.target_encoding import FOLDS
 
 N = 2_400
 

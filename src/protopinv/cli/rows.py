@@ -1,4 +1,4 @@
-"""Rows for a model that exists already: its own columns, whatever else a table holds."""
+"""Rows of a table for a model that exists; its columns are matched by name, others ignored."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -25,7 +25,7 @@ from protopinv.cli.options import (
 )
 from protopinv.cli.output import answer, leave, say, validation
 from protopinv.errors import ConfigError
-from protopinv.train.config import TrainConfig
+from protopinv.train.config import CHECKPOINT_EVERY, TrainConfig
 from protopinv.words import MOST_WHOLE_CLASSES
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def train(
     ] = None,
     checkpoint_every: Annotated[
         str, typer.Option(help="A number of epochs, or a time such as 30s, 10min or 1h.")
-    ] = "5min",
+    ] = CHECKPOINT_EVERY,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")
     ] = False,

@@ -32,6 +32,7 @@ from protopinv.plain import Rule, require_rule
 from protopinv.rows import RowSource
 from protopinv.train.config import (
     AUTO,
+    CHECKPOINT_EVERY,
     COUNT_OR_NONE,
     FLAG,
     NATURAL,
@@ -184,7 +185,7 @@ class ProtoPINV(Hyperparameters):
         observer: Observer | None = None,
         callbacks: Iterable[Callback] | None = None,
         checkpoint: str | Path | None = None,
-        checkpoint_every: int | str = "5min",
+        checkpoint_every: int | str = CHECKPOINT_EVERY,
         resume: bool = False,
     ) -> Self:
         """Train on rows ``X`` and targets ``y``; ``sample_weight`` says what each row counts.

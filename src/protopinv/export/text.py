@@ -1,4 +1,4 @@
-"""Texts of other languages: templates, numbers, and names of strangers, which stay names."""
+"""Text for generated files: templates, numbers, and escaping of names that users gave."""
 
 import base64
 import html

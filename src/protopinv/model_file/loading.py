@@ -18,7 +18,7 @@ from protopinv.errors import DriftWarning, ModelFileError, TrainingError
 from protopinv.features import FeatureMap, Stem
 from protopinv.memory import Memory
 from protopinv.model import Model, merged_network, range_of_images
-from protopinv.model_file.checking import (
+from protopinv.model_file.consistency import (
     FRONTS,
     PartTensors,
     faults_of_model,

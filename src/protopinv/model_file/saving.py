@@ -19,7 +19,7 @@ from protopinv.errors import ConfigError, ModelFileError
 from protopinv.features import FeatureMap, Stem, TailTransform
 from protopinv.files import replacing, require_ending
 from protopinv.model import Model
-from protopinv.model_file.checking import FRONTS
+from protopinv.model_file.consistency import FRONTS
 from protopinv.model_file.header import (
     FORMAT,
     KNOWN_NEEDS,

@@ -1,6 +1,6 @@
 """What is asked of the outputs: classes, several labels at once, or numbers.
 
-Nothing else below the doors knows a class from a number.
+Below the estimators and the command line, only this package tells classes from numbers.
 """
 
 from protopinv.objective.classes import Classes, Labels

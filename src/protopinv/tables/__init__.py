@@ -5,8 +5,8 @@ It is understood once, with the model, and stored in the model's file; exports d
 
 from protopinv.tables.category import Category
 from protopinv.tables.columns import Date, Number
-from protopinv.tables.rows import TargetEncoding
 from protopinv.tables.table import Column, Table, arrays, described, restored, understood
+from protopinv.tables.target_encoding import TargetEncoding
 
 __all__ = [
     "Category",

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from protopinv.network import Architecture
 
 AUTO = "auto"
+# How often the state of a training goes to its checkpoint: epochs, or a time.
+CHECKPOINT_EVERY = "5min"
 Effort = Literal["quick", "balanced", "best"]
 Activation = Literal["relu", "silu", "gelu", "tanh", "sigmoid"]
 InputInit = Literal["stratified", "normal"]
