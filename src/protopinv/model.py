@@ -151,6 +151,11 @@ class Model:
         return before + sum(part.network.n_shipped for part in self.parts)
 
     @property
+    def n_trained(self) -> int:
+        """Trainable parameters of all banks."""
+        return sum(part.prototypes.n_trained for part in self.parts)
+
+    @property
     def parts(self) -> "tuple[Model, ...]":
         """Every model of the ensemble by itself, this one first."""
         return (replace(self, others=()), *self.others) if self.others else (self,)
@@ -231,13 +236,14 @@ class Model:
         for start in range(0, X.shape[0], size):
             some = X[start : start + size]
             rows = as_tensor(some.toarray() if hasattr(some, "toarray") else some).to(place)
-            rows, seen, outputs = rows if front is None else front.features(rows), None, None
-            for network, steps, weight in parts:
-                if steps is not None and seen is None:
-                    seen = features.project(rows.double())
-                own = network(rows if steps is None or seen is None else steps(seen)) * weight
-                outputs = own if outputs is None else outputs.add_(own)
-            pieces.append(outputs.cpu())
+            rows = rows if front is None else front.features(rows)
+            has_steps = any(steps is not None for _, steps, _ in parts)
+            seen = features.project(rows.double()) if has_steps else rows
+            outputs = [
+                network(rows if steps is None else steps(seen)) * weight
+                for network, steps, weight in parts
+            ]
+            pieces.append(sum(outputs[1:], outputs[0]).cpu())
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     def _placed(self, device: torch.device | None) -> Placed:

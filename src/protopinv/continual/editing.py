@@ -45,9 +45,11 @@ def renewed(model: Model) -> Model:
             "the rows, or fit again."
         )
     config = replace(model.config, n_prototypes=bank.n_prototypes)
-    features, steps = without_ignored(model.features, memory), model.steps
-    if steps is not None:
-        features, steps = None, replace(steps, inside=memory.basis if memory.is_cut else None)
+    steps, features = model.steps, None
+    if steps is None:
+        features = without_ignored(model.features, memory)
+    else:
+        steps = replace(steps, inside=memory.basis if memory.is_cut else None)
     network = merged_network(bank, features, model.objective, config, model.calibration)
     return replace(model, network=network, config=config, steps=steps)
 
@@ -219,8 +221,8 @@ def prune(model: Model, n_prototypes: int, seed: int) -> tuple[Model, Pruned]:
     changed = model.changed(pruned)
     rows = model.replay.drawn(JUDGED_ROWS, generator)[0].double()
     before, after = (_outputs(each, rows) for each in (model, changed))
-    sizes = (each.prototypes.n_prototypes for each in (model, changed))
-    return changed, Pruned(*sizes, *_moved(before, after, model.objective))
+    n_before, n_after = (each.prototypes.n_prototypes for each in (model, changed))
+    return changed, Pruned(n_before, n_after, *_moved(before, after, model.objective))
 
 
 def _outputs(model: Model, Z: Float[Tensor, "n m"]) -> Float[Tensor, "n k"]:

@@ -141,7 +141,7 @@ class ProtoPINV(Hyperparameters):
         "Loss, learning rate, ridges and validation score of every epoch; what the guard did.",
     )
     n_iter_ = fitted("history.n_epochs", "Epochs that were run.", "int")
-    n_trained_ = fitted("prototypes.n_trained", "Trainable parameters.", "int")
+    n_trained_ = fitted("n_trained", "Trainable parameters.", "int")
     n_shipped_ = fitted("size", "Model size: parameters that are needed to predict.", "int")
     n_features_in_ = fitted("n_columns", "Columns of ``X`` in ``fit``.")
 

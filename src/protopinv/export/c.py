@@ -23,9 +23,12 @@ from protopinv.export.steps import (
     Convolve,
     Encode,
     Pick,
+    Rise,
     Shift,
     Step,
+    Sum,
     no_case,
+    sizes_of,
 )
 from protopinv.export.text import c_numbers, identifier, rendered
 from protopinv.tables import Category
@@ -145,22 +148,42 @@ class _Program:
 
 
 def _float32(program: _Program, description: Description) -> None:
-    """Calls from the row to the outputs, between two buffers that take turns."""
-    *_, last = description.steps
-    here, widths = "x", [0, 0]
-    for step, (n, m) in zip(description.steps, pairwise(description.sizes), strict=True):
+    """Calls from the row to the outputs, and the buffers between."""
+    widths: dict[str, int] = {}
+    _chain(program, description.steps, description.model.n_features, ("x", "buffer"), widths)
+    for name, width in widths.items():
+        program.buffer(name, width)
+
+
+def _chain(
+    program: _Program,
+    steps: Sequence[Step],
+    n_inputs: int,
+    places: tuple[str, str],
+    widths: dict[str, int],
+    end: str = "outputs",
+) -> None:
+    """Calls from one place to the end, between two buffers that take turns."""
+    here, name = places
+    *_, last = steps
+    for step, (n, m) in zip(steps, pairwise(sizes_of(steps, n_inputs)), strict=True):
         if isinstance(step, Activate):
             function = LIBRARY.get(step.name, step.name)
             program.call("activate", here, n=n, function=function)
             continue
-        turn = int(here == "buffer_0")
-        there = "outputs" if step is last else f"buffer_{turn}"
-        _step(program, step, n, here, there)
+        there = end if step is last else f"{name}_{int(here == f'{name}_0')}"
+        if isinstance(step, Sum):
+            for number, branch in enumerate(step.branches):
+                part = "part" if number else there
+                _chain(program, branch, n, (here, "inner"), widths, part)
+                if number:
+                    program.call("add", part, there, n=m)
+                    widths[part] = m
+        else:
+            _step(program, step, n, here, there)
         if step is not last:
-            widths[turn] = max(widths[turn], m)
+            widths[there] = max(widths.get(there, 0), m)
         here = there
-    for number, width in enumerate(widths):
-        program.buffer(f"buffer_{number}", width)
 
 
 def _step(program: _Program, step: Step, n: int, here: str, there: str) -> None:
@@ -179,6 +202,10 @@ def _step(program: _Program, step: Step, n: int, here: str, there: str) -> None:
             centre, width = step.centre[columns], step.width[columns]
             bent = {"column": columns, "centre": centre, "width": width, "chosen": len(columns)}
             program.call(step.kind, here, there, n=n, **bent)
+        case Rise():
+            ends = {"raw": step.raw, "column": step.column, "low": step.low, "high": step.high}
+            counts = {"n_raw": len(step.raw), "n_steps": len(step.column)}
+            program.call("rise", here, there, **ends, **counts)
         case Affine():
             blocks, n_in, n_out = step.weight.shape
             weights = {"weight": step.weight, "bias": step.bias if step.has_bias else None}

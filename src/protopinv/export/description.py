@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
-from itertools import pairwise
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -62,12 +61,7 @@ class Description:
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """How many numbers a row has: before the first step, and after each."""
-        n_inputs = self.model.n_features
-        rows, sizes = torch.zeros(1, n_inputs, dtype=torch.float64), [n_inputs]
-        for step in self.steps:
-            rows = step(rows)
-            sizes.append(rows.shape[1])
-        return tuple(sizes)
+        return sizes_of(self.steps, self.model.n_features)
 
     @property
     def n_outputs(self) -> int:
@@ -91,8 +85,7 @@ class Description:
     @property
     def operations(self) -> int:
         """Additions and multiplications for one row."""
-        sizes = pairwise(self.sizes)
-        return sum(operations(step, *size) for step, size in zip(self.steps, sizes, strict=True))
+        return operations(self.steps, self.model.n_features)
 
     def rows(self, codes: Any) -> Rows:
         """Rows as the first step takes them, from those that ``Model.outputs`` takes."""
@@ -108,27 +101,35 @@ class Description:
         steps = [step.to(dtype) for step in self.steps]
         rows = torch.tensor(np.asarray(X, dtype=np.float64)).to(dtype)
         with torch.no_grad():
-            pieces = [
-                reduce(lambda Z, step: step(Z), steps, piece) for piece in rows.split(PIECE_ROWS)
-            ]
+            pieces = [through(steps, piece) for piece in rows.split(PIECE_ROWS)]
         return np.asarray(torch.cat(pieces).double().numpy())
 
 
 def describe(model: Model, examples: Any = None) -> Description:
-    """The network of a model: its front, then layers in their smallest form.
+    """The network of a model: its front, then layers in their smallest form, or several of them.
 
     ``examples`` are rows as ``Model.outputs`` takes them; without any they are made up.
     """
     codes: Rows = np.asarray(made_up(model) if examples is None else examples, dtype=np.float64)
     mean, scale = _float64(model.features.mean), _float64(model.features.scale)
-    first, *others = (_affine(W) for W in model.network.weights)
-    used = torch.arange(first.weight.shape[1])
-    if not isinstance(model.front, Stem):
-        used = _used(first, model, scale, codes)
-    mean, scale = mean[used], scale[used]
-    first = replace(first, weight=first.weight[:, used])
-    layers = _layers(first, others, model.network.activation, mean, scale)
-    steps = (*front_steps(model, used), *layers)
+    if model.others or model.steps is not None:
+        shift = tuple(_shift(mean, scale))
+        centre = shift[0].centre if shift else torch.zeros_like(mean)
+        branches = tuple(tuple(_branch(part, mean - centre, scale, centre)) for part in model.parts)
+        last = (Sum(branches),) if len(branches) > 1 else branches[0]
+        steps: tuple[Step, ...] = (*front_steps(model), *shift, *last)
+    else:
+        first, *others = (_affine(W) for W in model.network.weights)
+        used = torch.arange(first.weight.shape[1])
+        if not isinstance(model.front, Stem):
+            used = _used(first, model, scale, codes)
+        mean, scale = mean[used], scale[used]
+        first = replace(first, weight=first.weight[:, used])
+        shift = tuple(_shift(mean, scale))
+        if shift:
+            first = replace(first, bias=first.bias + shift[0].centre @ first.weight[0])
+        layers = _layers(first, others, model.network.activation, scale)
+        steps = (*front_steps(model, used), *shift, *layers)
     examples = codes - (steps[0].origins if isinstance(steps[0], Encode) else 0)
     return Description(model, steps, examples, deviations=1 / scale.numpy())
 
@@ -175,14 +176,57 @@ def _stages(stem: Stem) -> Iterator[Convolve]:
         height, width = step.pooled
 
 
+def _shift(mean: Tensor, scale: Tensor) -> Iterator[Shift]:
+    """What takes a centre off, where features are far from zero."""
+    if bool((mean.abs() * scale > FAR_FROM_ZERO).any()):
+        yield Shift(mean.float().double())
+
+
+def _branch(part: Model, mean: Tensor, scale: Tensor, centre: Tensor) -> Iterator[Step]:
+    """One model of an ensemble, its outputs times its weight, for rows less a centre.
+
+    ``mean`` and ``scale`` are those of the features less the centre.
+    """
+    first, *others = (_affine(W) for W in part.network.weights)
+    steps, activation = part.steps, part.network.activation
+    if not others:
+        first = _times(first, part.weight)
+    else:
+        others[-1] = _times(others[-1], part.weight)
+    if steps is None:
+        first = replace(first, bias=first.bias + centre @ first.weight[0])
+        yield from _layers(first, others, activation, scale)
+        return
+    r, basis = len(steps.raw), part.features.basis
+    low, high = _float64(steps.low), _float64(steps.high)
+    own = torch.ones(steps.n_outputs, dtype=torch.float64)
+    W = first.weight[0].clone()
+    W[r:] *= _float64(steps.scale)[:, None]
+    bias = first.bias - _float64(steps.mean) @ W[r:]
+    if basis is None and steps.inside is None:
+        # scaled features are numbers of the row, each by itself: their map goes into what follows
+        low, high = (mean[steps.column] + each / scale[steps.column] for each in (low, high))
+        W[:r] *= scale[steps.raw][:, None]
+        bias = bias - mean[steps.raw] @ W[:r]
+        own[:r] = scale[steps.raw]
+    else:
+        inside = None if steps.inside is None else steps.inside @ steps.inside.T
+        turn = torch.diag(scale)
+        for each in (basis, inside):
+            turn = turn if each is None else turn @ _float64(each)
+        yield Affine(turn[None], -mean @ turn)
+    yield Rise(steps.raw, steps.column, low, high)
+    yield from _layers(Affine(W[None], bias), others, activation, own)
+
+
+def _times(layer: Affine, factor: float) -> Affine:
+    return Affine(layer.weight * factor, layer.bias * factor)
+
+
 def _layers(
-    first: Affine, others: Sequence[Affine], activation: str, mean: Tensor, scale: Tensor
+    first: Affine, others: Sequence[Affine], activation: str, scale: Tensor
 ) -> Iterator[Step]:
     """Layers with the activation between them; the first may be two factors."""
-    if bool((mean.abs() * scale > FAR_FROM_ZERO).any()):
-        centre = mean.float().double()
-        yield Shift(centre)
-        first = replace(first, bias=first.bias + centre @ first.weight[0])
     yield from _smallest(first, scale)
     for layer in others:
         if activation != "identity":

@@ -211,7 +211,7 @@ def _require_float32(description: Description, kind: str) -> None:
     """Raise ExportError unless every number of steps and parts is one in float32 too."""
     encode = description.encode
     parts = [] if encode is None else [part for _, part in encode.parts]
-    for part in (*parts, *description.steps):
+    for part in (*parts, *all_of(description.steps)):
         for name, value in vars(part).items():
             numbers = np.asarray(value)
             if numbers.dtype.kind != "f":

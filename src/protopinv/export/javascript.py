@@ -13,7 +13,7 @@ import numpy as np
 
 from protopinv.errors import ExportError
 from protopinv.export.description import Description
-from protopinv.export.steps import Encode
+from protopinv.export.steps import Encode, Sum
 from protopinv.export.text import js_array, js_value, rendered
 from protopinv.tables import Category, Column, Date
 from protopinv.tables.values import ISO
@@ -74,6 +74,12 @@ def js_step(step: Any, *, shorter: bool = False) -> str:
     if isinstance(step, Encode):
         parts = ",\n      ".join(_object(part, column=column) for column, part in step.parts)
         return f'{{ type: "encode", parts: [\n      {parts},\n    ] }}'
+    if isinstance(step, Sum):
+        branches = [
+            "[" + ", ".join(js_step(each, shorter=shorter) for each in branch) + "]"
+            for branch in step.branches
+        ]
+        return f'{{ type: "sum", branches: [\n      {",\n      ".join(branches)},\n    ] }}'
     return _object(step, shorter=shorter)
 
 

@@ -1,5 +1,6 @@
 """A model as an object of another library: a torch module, or a network of scikit-learn."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch.nn.utils import skip_init
 
 from protopinv.errors import ExportError
 from protopinv.export.description import describe
-from protopinv.export.steps import Affine, Step
+from protopinv.export.steps import Affine, Step, Sum
 from protopinv.model import Model
 from protopinv.network import dense, inputs_of, outputs_of
 from protopinv.objective import Labels, Numbers
@@ -35,7 +36,21 @@ def to_torch(model: Model) -> nn.Module:
     return nn.Sequential(*(_module(step.to(torch.float32)) for step in steps))
 
 
+class _Sum(nn.Module):
+    """Branches of an ensemble, whose outputs are added up."""
+
+    def __init__(self, branches: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(branches)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """The sum of what the branches make of rows."""
+        return torch.stack([branch(X) for branch in self.branches]).sum(0)
+
+
 def _module(step: Step) -> nn.Module:
+    if isinstance(step, Sum):
+        return _Sum([nn.Sequential(*map(_module, branch)) for branch in step.branches])
     if not isinstance(step, Affine) or len(step.weight) > 1:
         return _Module(step)
     # torch's own layer; its first weights are not drawn, so the generator stays as it is
@@ -119,6 +134,12 @@ def _require_numbers(model: Model, takes: str) -> None:
 def _require_plain_layers(model: Model) -> None:
     """Raise ExportError for a model that scikit-learn's networks cannot hold."""
     _require_numbers(model, "scikit-learn's networks take")
+    if model.others or model.steps is not None:
+        raise ExportError(
+            "scikit-learn's networks have layers of one activation. This model is an ensemble, or "
+            "sees numbers as steps. Export to ONNX, or train with ensemble_size=1 and "
+            "number_encoding='raw'."
+        )
     if model.front is not None:
         raise ExportError(
             "scikit-learn's networks have layers only. This model has a "

@@ -5,7 +5,7 @@ Rows of numbers are one input, columns of a frame an input each.
 
 import json
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,10 @@ from protopinv.export.steps import (
     Convolve,
     Encode,
     Pick,
+    Rise,
     Shift,
     Step,
+    Sum,
     no_case,
 )
 from protopinv.objective import Classes, Labels
@@ -126,6 +128,16 @@ def _step(graph: _Graph, step: Step, here: str) -> str:
         case Bend():
             z = graph.Div(graph.Sub(here, step.centre), step.width)
             return graph.Where(step.chosen, _curve(graph, step.kind, z), here)
+        case Rise():
+            z = graph.Sub(graph.Gather(here, step.column, axis=1), step.low)
+            rises = graph.Clip(graph.Div(z, step.high - step.low), 0.0, 1.0)
+            return graph.Concat(graph.Gather(here, step.raw, axis=1), rises, axis=1)
+        case Sum():
+            ends = [
+                reduce(lambda at, inner: _step(graph, inner, at), branch, here)
+                for branch in step.branches
+            ]
+            return graph.Sum(*ends)
         case Affine():
             return _affine(graph, step, here)
         case Activate():

@@ -8,8 +8,10 @@ A new step is a class here, a case in ``c.py`` and in ``onnx.py``, and a functio
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from itertools import chain, pairwise
 from math import prod
 from typing import Self
 
@@ -128,6 +130,21 @@ class Bend(Step):
 
 
 @dataclass(frozen=True, eq=False)
+class Rise(Step):
+    """Some features as they are, and clip((x - low) / (high - low), 0, 1) for each step of one."""
+
+    raw: Tensor
+    column: Tensor
+    low: Tensor
+    high: Tensor
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Every row with its steps."""
+        rises = (X[:, self.column] - self.low) / (self.high - self.low)
+        return torch.cat([X[:, self.raw], rises.clamp(0, 1)], dim=1)
+
+
+@dataclass(frozen=True, eq=False)
 class Affine(Step):
     """x W + b. With several blocks each has inputs and outputs of its own, side by side."""
 
@@ -201,13 +218,61 @@ def no_case(language: str, step: Step) -> ExportError:
     )
 
 
-def operations(step: Step, n_inputs: int, n_outputs: int) -> int:
-    """Additions and multiplications for a row: about one a number, unless a step takes more."""
+@dataclass(frozen=True, eq=False)
+class Sum(Step):
+    """An ensemble: every row through several branches of steps, whose outputs are added up."""
+
+    branches: tuple[tuple[Step, ...], ...]
+
+    def to(self, dtype: torch.dtype) -> Self:
+        """All branches in another precision."""
+        return replace(
+            self, branches=tuple(tuple(step.to(dtype) for step in each) for each in self.branches)
+        )
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """The sum of what the branches make of rows."""
+        return torch.stack([through(branch, X) for branch in self.branches]).sum(0)
+
+
+def through(steps: Sequence[Step], X: Tensor) -> Tensor:
+    """Rows through all steps, one after another."""
+    return reduce(lambda Z, step: step(Z), steps, X)
+
+
+def sizes_of(steps: Sequence[Step], n_inputs: int) -> tuple[int, ...]:
+    """How many numbers a row has: before the first step, and after each."""
+    rows, sizes = torch.zeros(1, n_inputs, dtype=torch.float64), [n_inputs]
+    for step in steps:
+        rows = step(rows)
+        sizes.append(rows.shape[1])
+    return tuple(sizes)
+
+
+def all_of(steps: Iterable[Step]) -> Iterator[Step]:
+    """Every step, those of branches too."""
+    for step in steps:
+        yield from all_of(chain(*step.branches)) if isinstance(step, Sum) else (step,)
+
+
+def operations(steps: Sequence[Step], n_inputs: int) -> int:
+    """Additions and multiplications for a row."""
+    sizes = pairwise(sizes_of(steps, n_inputs))
+    return sum(_operations(step, *size) for step, size in zip(steps, sizes, strict=True))
+
+
+def _operations(step: Step, n_inputs: int, n_outputs: int) -> int:
+    """About one a number, unless a step takes more."""
     match step:
         case Pick():
             return 0
         case Encode():
             return 2 * n_outputs
+        case Rise():
+            return 5 * len(step.column)
+        case Sum():
+            inside = (operations(branch, n_inputs) for branch in step.branches)
+            return sum(inside) + n_outputs * len(step.branches)
         case Bend():
             return 5 * int(step.chosen.sum())
         case Affine():

@@ -145,13 +145,15 @@ class Steps:
     def fault(self) -> str | None:
         """What does not fit together, or None."""
         places = torch.cat([self.raw, self.column])
-        if places.dtype != torch.int64 or places.ndim != 1 or not len(places):
-            return "columns of steps that are no numbers of columns"
+        if not len(places):
+            return "steps of no columns"
         if not bool(((places >= 0) & (places < self.n_inputs)).all()):
             return "steps of columns that are not there"
         numbers = (self.low, self.high, self.mean, self.scale)
         if {part.shape for part in numbers} != {self.column.shape}:
             return "steps that are not described one by one"
+        if self.inside is not None and len(self.inside) != self.n_inputs:
+            return "steps behind other directions"
         if not all(bool(part.isfinite().all()) for part in numbers):
             return "steps that are not finite"
         rises = bool((self.high > self.low).all()) and bool((self.scale > 0).all())

@@ -78,7 +78,7 @@ def faults_of_model(model: Model, parts: PartTensors) -> Iterator[str]:
         if bank is not None:
             yield from _faults_of_bank(model, bank)
     if model.front is not None:
-        if model.front.n_outputs != model.network.sizes[0]:
+        if model.front.n_outputs != len(model.features.mean):
             yield "what stands before the network and the network differ in features"
         if (fault := model.front.fault()) is not None:
             yield fault
@@ -106,7 +106,13 @@ def _faults_of_network(model: Model) -> Iterator[str]:
         yield "the layers of the network do not follow each other"
     if not all(bool(W.isfinite().all()) for W in weights):
         yield "weights that are not finite"
-    n, basis = model.network.sizes[0], features.basis
+    n, basis, steps = model.network.sizes[0], features.basis, model.steps
+    if steps is not None:
+        if (fault := steps.fault()) is not None:
+            yield fault
+        if steps.n_outputs != n:
+            yield "the steps and the network differ in features"
+        n = len(features.mean)
     if features.mean.shape != (n,) or features.scale.shape != (n,):
         yield "the feature map and the network differ in features"
     if not bool((features.scale > 0).all()):
@@ -130,7 +136,8 @@ def _faults_of_bank(model: Model, bank: Bank) -> Iterator[str]:
         yield "the ridges of the bank are not one a layer and member"
     if not bool((bank.ridge > 0).all()):
         yield "a ridge of the bank is rounded to zero"
-    if bank.inputs.shape[2] != model.features.n_components:
+    width = model.features.n_components if model.steps is None else model.steps.n_outputs
+    if bank.inputs.shape[2] != width:
         yield "the bank and the feature map differ in features"
     if bank.scale is not None and bank.scale.shape != bank.inputs.shape[::2]:
         yield "the scales of the bank are not one a feature"
@@ -177,6 +184,8 @@ def _faults_of_config(model: Model) -> Iterator[str]:
     config, activation = model.config, model.network.activation
     if any(is_auto(v) for name, v in vars(config).items() if name not in MAY_BE_AUTO):
         yield "a configuration with a value that is left open"
+    if (config.number_encoding == "raw") and model.steps is not None:
+        yield "steps of numbers that are raw"
     if config.activation != activation:
         yield f"activation {config.activation!r} for a network with {activation!r}"
     if model.bank is not None and config.widths != tuple(H.shape[2] for H in model.bank.hidden):

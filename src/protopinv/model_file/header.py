@@ -22,8 +22,8 @@ from protopinv.plain import MOST_VALUES, UnfitError, n_values, strict_json, visi
 
 FORMAT = "protopinv"
 # A reader of 1.x reads every 1.y: what a file needs beyond the first of them it lists by name.
-MAJOR, MINOR = 1, 1
-KNOWN_NEEDS = ("table", "memory", "last_bank", "long")
+MAJOR, MINOR = 1, 2
+KNOWN_NEEDS = ("table", "memory", "last_bank", "long", "steps", "ensemble")
 # All text of a header: tensors by the ten thousand. Longer values of ours are tensors themselves.
 MOST_HEADER_BYTES = 16 * 2**20
 LONG = "long."
@@ -36,16 +36,21 @@ MOST_LISTED = 2**21
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1}
 BYTES |= {"U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1}
 FLOATS = ("F64", "F32")
+# Further models of an ensemble have tensors of their own, behind their number.
+OTHER = r"([1-9]\d?\.)?"
 # Every name a tensor may have, with the types of its numbers and how many dimensions it has.
 TENSORS: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = (
-    (r"(last_)?bank\.(inputs|hidden\.\d{1,2}|outputs)", FLOATS, (3,)),
-    (r"(last_)?bank\.(raw_ridge|scale)", FLOATS, (2,)),
-    (r"(last_)?bank\.learnable_ridge", ("BOOL",), (2,)),
+    (OTHER + r"(last_)?bank\.(inputs|hidden\.\d{1,2}|outputs)", FLOATS, (3,)),
+    (OTHER + r"(last_)?bank\.(raw_ridge|scale)", FLOATS, (2,)),
+    (OTHER + r"(last_)?bank\.learnable_ridge", ("BOOL",), (2,)),
+    (OTHER + r"steps\.(raw|column)", ("I64",), (1,)),
+    (OTHER + r"steps\.(low|high|mean|scale)", ("F64",), (1,)),
+    (OTHER + r"steps\.inside", ("F64",), (2,)),
     (r"features\.(mean|scale)", ("F64",), (1,)),
     (r"features\.basis", ("F64",), (2,)),
-    (r"network\.\d{1,2}(\.(left|right))?", ("F64", "F32", "F16", "I8"), (2, 3)),
-    (r"network\.\d{1,2}\.bias", ("F32",), (1, 2)),
-    (r"network\.\d{1,2}(\.(left|right))?\.scale", ("F32",), (2, 3)),
+    (OTHER + r"network\.\d{1,2}(\.(left|right))?", ("F64", "F32", "F16", "I8"), (2, 3)),
+    (OTHER + r"network\.\d{1,2}\.bias", ("F32",), (1, 2)),
+    (OTHER + r"network\.\d{1,2}(\.(left|right))?\.scale", ("F32",), (2, 3)),
     (r"(squash|clip)\.chosen", ("BOOL",), (1,)),
     (r"(squash|clip)\.(centre|width)", ("F64",), (1,)),
     (r"stem\.image_shape", ("I64",), (1,)),
@@ -60,8 +65,8 @@ TENSORS: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = (
     (r"memory\.(mean|scatter|basis|tail_mean|tail_scatter)", ("F64",), (2,)),
     (r"examples\.rows", tuple(BYTES), (2,)),
     (r"examples\.outputs", ("F64",), (2,)),
-    (r"history\.(loss|lr|validation_score|validation_loss)", ("F64",), (1,)),
-    (r"history\.(ridge|member_loss|fold_loss)", ("F64",), (1, 2)),
+    (OTHER + r"history\.(loss|lr|validation_score|validation_loss)", ("F64",), (1,)),
+    (OTHER + r"history\.(ridge|member_loss|fold_loss)", ("F64",), (1, 2)),
 )
 _NAMES = re.compile("|".join(f"(?P<k{place}>{name})" for place, (name, _, _) in enumerate(TENSORS)))
 # What reading numbers that do not belong together may raise.
@@ -200,7 +205,7 @@ def _check_version(header: Mapping[str, Any], path: Path) -> None:
 def _places(table: Mapping[str, Any], size: int) -> dict[str, tuple[int, int]]:
     """Where each tensor lies; all are known to us, and fill the file without gap or overlap."""
     places = {name: _place(name, entry) for name, entry in table.items()}
-    listed = [place for name, place in places.items() if name.startswith("history.")]
+    listed = [place for name, place in places.items() if "history." in name]
     if sum(stop - start for start, stop in listed) > MOST_LISTED * BYTES["F64"]:
         raise ValueError("its history is far too long")
     end = 0

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from torch import Tensor
 from protopinv import tables
 from protopinv.bank import Bank
 from protopinv.errors import DriftWarning, ModelFileError, TrainingError
-from protopinv.features import FeatureMap, Stem
+from protopinv.features import FeatureMap, Stem, Steps
 from protopinv.memory import Memory
 from protopinv.model import Model, merged_network, range_of_images
 from protopinv.model_file.consistency import (
@@ -32,7 +33,7 @@ from protopinv.model_file.header import (
     fitting_together,
     read_header,
 )
-from protopinv.model_file.packing import unpack
+from protopinv.model_file.packing import entry_of, unpack
 from protopinv.model_file.rules import PARAMETERS, labels_of
 from protopinv.model_file.saving import example_outputs
 from protopinv.objective import Classes, Labels, Numbers, Objective
@@ -43,6 +44,10 @@ from protopinv.train.history import History
 # Outputs of examples may differ by this share of the largest of them; stems work in float32.
 DRIFT = 1e-6
 DRIFT_OF_STEMS = 1e-3
+# What files have for their configuration that were written before it was there.
+BEFORE = {"number_encoding": "raw", "ensemble_size": 1}
+# Tensors that each model of an ensemble has for its own.
+OWN = ("network", "bank", "last_bank", "steps", "history")
 # What values of other kinds raise where they are used.
 ODD = (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
@@ -56,11 +61,10 @@ def load_model(path: str | Path) -> Model:
     header = _without_unheard(read_header(path))
     parts = _parts(path)
     with fitting_together(path):
-        refuse(faults_of_parts(header, parts))
         model = _model(header, parts, path)
-        refuse(faults_of_model(model, parts))
         drift = _drift(model, parts["examples"]["outputs"])
-        model = replace(model, calibration=_calibration(model, header.get("sharpness")))
+        if "sharpness" not in header:
+            model = replace(model, calibration=_calibration(model))
     if not drift <= (DRIFT_OF_STEMS if isinstance(model.front, Stem) else DRIFT):
         warnings.warn(
             DriftWarning(
@@ -94,25 +98,51 @@ def _without_unheard(header: dict[str, Any]) -> dict[str, Any]:
         "config": {*FIELDS},
         "history": {*vars(History())},
     }
-    parts = {
-        part: {name: value for name, value in header[part].items() if name in names}
-        for part, names in names_of.items()
-    }
-    return {**header, **parts}
+
+    def heard(described: Mapping[str, Any]) -> dict[str, Any]:
+        known = {
+            part: {name: value for name, value in described[part].items() if name in names}
+            for part, names in names_of.items()
+            if part in described
+        }
+        return {**described, **known}
+
+    return {**heard(header), "ensemble": [heard(other) for other in header.get("ensemble", ())]}
 
 
 def _model(header: Mapping[str, Any], parts: PartTensors, path: Path) -> Model:
-    """All parts as one model, whether or not they belong together."""
+    """The model, or the ensemble; UnfitError for parts that do not belong together."""
+    described = header.get("ensemble", [])
+    numbers = {str(number) for number in range(1, len(described) + 1)}
+    if {name for name in parts if name.isdigit()} != numbers:
+        raise UnfitError("further models that are not described, or have no tensors")
+    common = {name: part for name, part in parts.items() if name not in numbers}
+    first, others = _part(header, defaultdict(dict, common), path), []
+    shared = {name: part for name, part in common.items() if name not in OWN}
+    for number, other in enumerate(described, start=1):
+        memory = header.get("memory") and {**header["memory"], **other}
+        own = defaultdict(dict, {**shared, **by_part(parts[str(number)])})
+        others.append(_part({**header, **other, "memory": memory}, own, path))
+    return first.joined(others)
+
+
+def _part(header: Mapping[str, Any], parts: PartTensors, path: Path) -> Model:
+    """One model of a file, which may be an ensemble."""
+    refuse(faults_of_parts(header, parts))
     features = FeatureMap.from_tensors(parts["features"])
     bank, last_bank = (
         Bank.from_tensors(parts[name]) if parts[name] else None for name in ("bank", "last_bank")
     )
-    network = unpack(parts["network"], features, header["activation"], header["network_dtype"])
+    steps = None
+    if parts["steps"]:
+        steps = Steps.from_tensors(parts["steps"], features.n_components)
+    entry = entry_of(features, steps)
+    network = unpack(parts["network"], entry, header["activation"], header["network_dtype"])
     if bank is not None:
         network = replace(network, rank=bank.n_members * bank.n_prototypes)
     epochs = {name: tensor.tolist() for name, tensor in parts["history"].items()}
     try:
-        config = TrainConfig(**{k: tupled(v) for k, v in header["config"].items()})
+        config = TrainConfig(**{k: tupled(v) for k, v in {**BEFORE, **header["config"]}.items()})
         history = History.from_dict({**header["history"], **epochs})
     except ODD as error:
         raise unknown_settings(path, error) from error
@@ -135,6 +165,9 @@ def _model(header: Mapping[str, Any], parts: PartTensors, path: Path) -> Model:
         bank=bank,
         memory=_memory(memory, parts["memory"]) if memory else None,
         last_bank=last_bank,
+        steps=steps,
+        weight=header.get("weight", 1.0),
+        calibration=header.get("sharpness") or 1.0,
         n_frozen=memory.get("n_frozen", 0),
         n_calls=memory.get("n_calls", 0),
         is_closed=memory.get("is_closed", False),
@@ -144,7 +177,9 @@ def _model(header: Mapping[str, Any], parts: PartTensors, path: Path) -> Model:
         made_up=header.get("examples") == "made-up",
         parameters=header["parameters"],
     )
-    return replace(model, n_columns=model.n_features + len(table.left_out if table else ()))
+    model = replace(model, n_columns=model.n_features + len(table.left_out if table else ()))
+    refuse(faults_of_model(model, parts))
+    return model
 
 
 def tupled(value: Any) -> Any:
@@ -191,14 +226,11 @@ def _drift(model: Model, stored: Tensor) -> float:
     return float((outputs - stored).abs().max() / stored.abs().max().clamp_min(1e-12))
 
 
-def _calibration(model: Model, stored: float | None) -> float:
-    """The factor of the network's outputs (temperature scaling), as the file says.
+def _calibration(model: Model) -> float:
+    """The factor of the network's outputs (temperature scaling), in a file that does not say it.
 
-    In a file from before it was stored it follows from the size of the last layer. Without banks it
-    is never needed.
+    It follows from the size of the last layer. Without banks it is never needed.
     """
-    if stored is not None:
-        return float(stored)
     if model.bank is None or not model.objective.are_odds:
         return 1.0
     # a form of the solve that a file asks for may take any memory

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from protopinv.errors import ConfigError
-from protopinv.features import FeatureMap
+from protopinv.features import FeatureMap, Steps
 from protopinv.network import Network
 
 # Types of so few digits that every column has a scale.
@@ -21,6 +21,14 @@ ROUNDING = 1e-10
 MOST_NUMBERS = 2**22
 # Rounding may change a matrix by this share of it; more is no rounding.
 ROUGHEST = 0.1
+
+
+def entry_of(features: FeatureMap, steps: Steps | None) -> FeatureMap:
+    """The map that is merged into the first layer; of a network that sees steps, none."""
+    if steps is None:
+        return features
+    n = steps.n_outputs
+    return FeatureMap(torch.zeros(n).double(), torch.ones(n).double())
 
 
 def pack(network: Network, features: FeatureMap, dtype: str) -> dict[str, Tensor]:

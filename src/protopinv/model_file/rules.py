@@ -62,6 +62,18 @@ _OPTIONAL = {
     "table": or_none(OBJECT),
     "memory": or_none(OBJECT),
     "sharpness": or_none(POSITIVE),
+    "weight": POSITIVE,
+    "ensemble": list_of(OBJECT, "objects"),
+}
+# What each further model of an ensemble has for its own.
+_OTHER = {
+    "activation": TEXT,
+    "config": OBJECT,
+    "history": OBJECT,
+    "sharpness": POSITIVE,
+    "weight": POSITIVE,
+    "n_frozen": COUNT,
+    "n_calls": COUNT,
 }
 _HISTORY = {
     "seconds": SIZE,
@@ -101,6 +113,9 @@ def check_values(header: Mapping[str, Any]) -> None:
     """Raise UnfitError for a value that is missing, or of another kind than it must be."""
     check("", header, _HEADER, _OPTIONAL)
     check("history.", header["history"], _HISTORY)
+    for number, other in enumerate(header.get("ensemble", ()), start=1):
+        check(f"ensemble {number}.", other, _OTHER)
+        check(f"ensemble {number}.history.", other["history"], _HISTORY)
     check("parameters.", header["parameters"], {}, PARAMETERS)
     if header.get("memory") is not None:
         check("memory.", header["memory"], _MEMORY, _OPTIONAL_MEMORY)

@@ -31,8 +31,9 @@ from protopinv.model_file.header import (
     MOST_LONG_BYTES,
     NEVER_LONG,
 )
-from protopinv.model_file.packing import pack, unpack
+from protopinv.model_file.packing import entry_of, pack, unpack
 from protopinv.model_file.rules import DTYPES
+from protopinv.network import Network
 from protopinv.plain import MOST_VALUES, n_values, plain
 from protopinv.tables import Category, Column
 from protopinv.train.history import APART, COLUMNS
@@ -75,15 +76,17 @@ def save(
             "Choose one of these."
         )
     if not bank:
-        # only a bank needs the projection
-        features = FeatureMap(model.features.mean, model.features.scale)
-        model = replace(model, bank=None, features=features)
+        features = model.features
+        if all(part.steps is None for part in model.parts):
+            # only a bank, or steps, need the projection
+            features = FeatureMap(features.mean, features.scale)
+        model = replace(model, features=features)
+        model = model.changed(lambda part: replace(part, bank=None))
     if not (bank and memory):
-        model = replace(model, memory=None, last_bank=None)
+        model = model.changed(lambda part: replace(part, memory=None, last_bank=None))
     model = shareable(model, examples=examples)
-    history = _thinned(model.history.to_dict())
-    header, long = _divided(_header(model, history, dtype))
-    parts = {**_parts(model, history, dtype), LONG.removesuffix("."): long}
+    header, long = _divided(_header(model, dtype))
+    parts = {**_tensors(model, dtype), LONG.removesuffix("."): long}
     values = parts["table"].get("values")
     if values is not None and n_values(values.numpy().tobytes()) > MOST_VALUES:
         raise _too_much()
@@ -99,7 +102,7 @@ def save(
         temporary.write_bytes(content)
 
 
-def _header(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+def _header(model: Model, dtype: str) -> dict[str, Any]:
     """All that is no array, as plain JSON values."""
     memory = None
     if model.memory is not None:
@@ -107,7 +110,7 @@ def _header(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, A
         memory |= {name: getattr(model.memory, name) for name in ("limit", "is_cut", "fitted")}
     header = {
         "format": f"{MAJOR}.{MINOR}",
-        "needs": [name for name in KNOWN_NEEDS if getattr(model, name, None) is not None],
+        "needs": _needs(model),
         "written_by": f"protopinv {__version__}",
         "task": model.task,
         "objective": model.objective.describe(),
@@ -117,39 +120,92 @@ def _header(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, A
         "image_range": model.image_range,
         "table": None if model.table is None else tables.described(model.table),
         "memory": memory,
-        "activation": model.network.activation,
-        "sharpness": model.calibration,
         "network_dtype": dtype,
         "parameters": model.parameters,
-        "config": asdict(model.config),
-        "history": {name: value for name, value in history.items() if name not in _EPOCHS},
+        **_own_header(model, len(model.parts)),
     }
+    if model.others:
+        counts = ("n_frozen", "n_calls")
+        header["ensemble"] = [
+            {
+                **_own_header(other, len(model.parts)),
+                **{name: getattr(other, name) for name in counts},
+            }
+            for other in model.others
+        ]
     return {name: plain(value) for name, value in header.items()}
 
 
-def _parts(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, Mapping[str, Tensor]]:
+def _needs(model: Model) -> list[str]:
+    """What a reader must know of to read the file."""
+    has = {"ensemble": bool(model.others)}
+    has["steps"] = any(part.steps is not None for part in model.parts)
+    has["last_bank"] = any(part.last_bank is not None for part in model.parts)
+    return [n for n in KNOWN_NEEDS if has.get(n, getattr(model, n, None) is not None)]
+
+
+def _own_header(model: Model, n_parts: int) -> dict[str, Any]:
+    """What each model of an ensemble has for its own, as plain JSON values."""
+    history = _thinned(model, n_parts)
+    return {
+        "activation": model.network.activation,
+        "sharpness": model.calibration,
+        "weight": model.weight,
+        "config": asdict(model.config),
+        "history": {name: value for name, value in history.items() if name not in _EPOCHS},
+    }
+
+
+def _tensors(model: Model, dtype: str) -> dict[str, Mapping[str, Tensor]]:
     """All arrays, by the part of the model they belong to."""
+    packed = [_packed(part, dtype) for part in model.parts]
+    pairs = list(zip(model.parts, packed, strict=True))
+    first, *others = (replace(part, network=network) for part, (network, _) in pairs)
+    outputs = example_outputs(first.joined(others))
+    is_finite = outputs.isfinite().all(1)
+    rows = as_tensor(model.examples)
+    named = {name: getattr(model, name) for name in ("features", "memory")}
+    named |= {n: model.front for n, kind in FRONTS.items() if isinstance(model.front, kind)}
+    parts = {name: part.tensors() for name, part in named.items() if part is not None}
+    table = {} if model.table is None else tables.arrays(model.table)
+    own, *further = (_own_tensors(part, each, len(pairs)) for part, (_, each) in pairs)
+    return {
+        **parts,
+        **own,
+        "table": {n: torch.from_numpy(np.ascontiguousarray(array)) for n, array in table.items()},
+        "examples": {"rows": rows[is_finite], "outputs": outputs[is_finite]},
+        **{
+            f"{number}.{name}": tensors
+            for number, other in enumerate(further, start=1)
+            for name, tensors in other.items()
+        },
+    }
+
+
+def _packed(model: Model, dtype: str) -> tuple[Network, dict[str, Tensor]]:
+    """The network as it will be read, and what is written of it."""
     network, packed = model.network, model.network.tensors()
     if dtype != "float64":
-        packed = pack(network, model.features, dtype)
-        network = unpack(packed, model.features, network.activation, dtype)
+        entry = entry_of(model.features, model.steps)
+        packed = pack(network, entry, dtype)
+        network = unpack(packed, entry, network.activation, dtype)
     if not all(bool(W.isfinite().all()) for W in network.weights):
         raise ConfigError(
             f"The weights of a model must fit into its type of number, which {dtype} is too "
             "small for. Use float64."
         )
-    outputs = example_outputs(replace(model, network=network))
-    is_finite = outputs.isfinite().all(1)
-    rows = as_tensor(model.examples)
-    named = {name: getattr(model, name) for name in ("bank", "last_bank", "features", "memory")}
-    named |= {n: model.front for n, kind in FRONTS.items() if isinstance(model.front, kind)}
-    parts = {name: part.tensors() for name, part in named.items() if part is not None}
-    table = {} if model.table is None else tables.arrays(model.table)
+    return network, packed
+
+
+def _own_tensors(
+    model: Model, packed: Mapping[str, Tensor], n_parts: int
+) -> dict[str, Mapping[str, Tensor]]:
+    """The arrays that each model of an ensemble has for its own."""
+    history = _thinned(model, n_parts)
+    named = {name: getattr(model, name) for name in ("bank", "last_bank", "steps")}
     return {
-        **parts,
+        **{name: part.tensors() for name, part in named.items() if part is not None},
         "network": packed,
-        "table": {n: torch.from_numpy(np.ascontiguousarray(array)) for n, array in table.items()},
-        "examples": {"rows": rows[is_finite], "outputs": outputs[is_finite]},
         "history": {
             name: torch.tensor(history[name], dtype=torch.float64)
             for name in _EPOCHS
@@ -158,11 +214,12 @@ def _parts(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, Ma
     }
 
 
-def _thinned(history: dict[str, Any]) -> dict[str, Any]:
-    """Every so many epochs of a history that is longer than a file may have it."""
+def _thinned(model: Model, n_parts: int) -> dict[str, Any]:
+    """Every so many epochs of a history that is longer than a file of so many may have it."""
+    history = model.history.to_dict()
     epochs = {name: history[name] for name in _EPOCHS if history[name]}
     n_numbers = sum(np.size(values[0]) * len(values) for values in epochs.values())
-    every = -(-n_numbers // MOST_LISTED)
+    every = -(-n_numbers * n_parts // MOST_LISTED)
     if every <= 1:
         return history
     places = {name: history[name] for name in ("best_epoch", "kept_epoch")}

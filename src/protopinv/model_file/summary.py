@@ -40,6 +40,10 @@ def _facts(header: Mapping[str, Any], shapes: Mapping[str, Shapes], read: Read) 
     outputs = header["objective"][where]
     layers, bank, memory = _layers(shapes["network"]), shapes["bank"], shapes["memory"]
     front, n_front = _front(shapes, read)
+    named = {"": shapes} | {f"{n}.": by_part(own) for n, own in shapes.items() if n.isdigit()}
+    models = list(named.values())
+    if any(each["steps"] for each in models):
+        n_front += 2 * math.prod(shapes["features"]["mean"])
     inputs = bank.get("inputs")
     return {
         "task": header["task"],
@@ -54,8 +58,10 @@ def _facts(header: Mapping[str, Any], shapes: Mapping[str, Shapes], read: Read) 
         "prototypes": inputs and inputs[1],
         "projected_features": inputs and inputs[2],
         "ridge": inputs and np.logaddexp(0, read("bank.raw_ridge")[0]).tolist(),
-        "trained_numbers": inputs and _n_trained(bank, read),
-        "shipped_numbers": n_front + sum(blocks * (d + 1) * k for blocks, d, k in layers),
+        "trained_numbers": inputs
+        and sum(_n_trained(each["bank"], read, prefix) for prefix, each in named.items()),
+        "ensemble": len(models),
+        "shipped_numbers": n_front + sum(map(_n_shipped, models)),
         "memory_numbers": sum(map(math.prod, memory.values())) if memory else None,
         "history": {
             "member_loss": [],
@@ -80,10 +86,17 @@ def _layers(shapes: Shapes) -> list[tuple[int, int, int]]:
     return layers
 
 
-def _n_trained(bank: Shapes, read: Read) -> int:
+def _n_shipped(shapes: Mapping[str, Shapes]) -> int:
+    """Numbers of one model of an ensemble: its layers, and where its steps begin and end."""
+    steps = {name: math.prod(shape) for name, shape in shapes["steps"].items()}
+    before = sum(steps.get(name, 0) for name in ("low", "high", "inside"))
+    return before + sum(blocks * (d + 1) * k for blocks, d, k in _layers(shapes["network"]))
+
+
+def _n_trained(bank: Shapes, read: Read, prefix: str) -> int:
     ridges = ("raw_ridge", "learnable_ridge")
     matrices = sum(math.prod(shape) for name, shape in bank.items() if name not in ridges)
-    return matrices + int(read("bank.learnable_ridge").sum())
+    return matrices + int(read(f"{prefix}bank.learnable_ridge").sum())
 
 
 def _front(shapes: Mapping[str, Shapes], read: Read) -> tuple[str | None, int]:

@@ -5,7 +5,7 @@ screening keeps one. The rules were chosen on public tables; docs/accuracy.md te
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,13 @@ class Recipe:
 # What suits a table differs by more than any one default can average out: a smooth surface wants a
 # smooth activation, few noisy rows want a strong ridge, and a rugged one wants depth.
 PLAIN = Recipe("relu", 2)
-CURVED = Recipe("gelu", 2)
+CURVED = Recipe("gelu", 2, encoding="both")
+# A target that jumps along a column asks for steps; a smooth one loses by them.
+STEPPED = Recipe("relu", 2, encoding="both")
 # Smoothed labels bend the odds of classes that a plane parts, and cost up to 9 % of the log loss on
 # normal clouds. The smooth recipe is chosen for these, and has none.
 SMOOTH = Recipe("silu", 2, ridge_a_prototype=1.0, lr=0.02, share=0.6, smoothing=0.0)
+SMOOTH_STEPS = replace(SMOOTH, encoding="steps")
 DEEP = Recipe("relu", 3)
 
 
@@ -81,13 +84,24 @@ class Budget:
     width: float = 1.0
 
 
+RECIPES = (
+    PLAIN,
+    CURVED,
+    SMOOTH,
+    DEEP,
+    STEPPED,
+    SMOOTH_STEPS,
+    replace(SMOOTH, encoding="both"),
+    replace(DEEP, encoding="both"),
+    replace(PLAIN, encoding="steps"),
+)
 # Folds that choose epochs and candidate; each is a bank of its own, beside one of all rows.
 FOLDS = 4
 # More than these four did not help on the development half; more banks and more epochs did.
 EFFORTS: dict[str, Budget] = {
     "quick": Budget((PLAIN,), FOLDS + 1, epochs=0.4, prototypes=0.8, width=0.75),
-    "balanced": Budget((PLAIN, CURVED, SMOOTH, DEEP), FOLDS + 1),
-    "best": Budget((PLAIN, CURVED, SMOOTH, DEEP), 2 * FOLDS + 1, epochs=1.6),
+    "balanced": Budget(RECIPES[:6], FOLDS + 1, ensemble_size=3),
+    "best": Budget(RECIPES, 2 * FOLDS + 1, ensemble_size=5, epochs=1.6),
 }
 # Wider rows, and wide ones that are fewer than their columns, are projected before the network.
 MOST_COLUMNS, FEW_COLUMNS = 1_000, 300

@@ -38,6 +38,26 @@ static void clip(const float *x, float *y, int n, const int *column, const float
     }
 }
 
+/* Some features as they are, and how far each step of one has risen. */
+static void rise(const float *x, float *y, const int *raw, const int *column, const float *low,
+                 const float *high, int n_raw, int n_steps)
+{
+    for (int i = 0; i < n_raw; i++) {
+        y[i] = x[raw[i]];
+    }
+    for (int i = 0; i < n_steps; i++) {
+        const float z = (x[column[i]] - low[i]) / (high[i] - low[i]);
+        y[n_raw + i] = z > 0.0f ? (z < 1.0f ? z : 1.0f) : 0.0f;
+    }
+}
+
+static void add(const float *x, float *y, int n)
+{
+    for (int i = 0; i < n; i++) {
+        y[i] += x[i];
+    }
+}
+
 static void affine(const float *x, float *y, const float *w, const float *b, int blocks, int n,
                    int m)
 {

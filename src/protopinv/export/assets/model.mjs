@@ -74,6 +74,15 @@ const steps = {
   shift: ({ centre }) => (x) => x.map((value, i) => value - centre[i]),
   bend: ({ kind, chosen, centre, width }) => (x) =>
     x.map((value, i) => (chosen[i] ? curves[kind]((value - centre[i]) / width[i]) : value)),
+  rise: ({ raw, column, low, high }) => (x) => {
+    const y = new Float64Array(raw.length + column.length);
+    raw.forEach((c, i) => (y[i] = x[c]));
+    column.forEach((c, i) => {
+      const z = (x[c] - low[i]) / (high[i] - low[i]);
+      y[raw.length + i] = Math.max(0, Math.min(1, z));
+    });
+    return y;
+  },
   affine: ({ weight, bias }) => (x) => {
     const [blocks, n, m] = weight.shape;
     const y = Float64Array.from(bias);
@@ -251,7 +260,15 @@ function codes(rows) {
 }
 {% endif %}
 
-const made = model.steps.map(({ type, ...parts }) => steps[type](parts));
+const ready = (several) => several.map(({ type, ...parts }) => steps[type](parts));
+const through = (several) => (x) => several.reduce((row, step) => step(row), x);
+// An ensemble: the sum of several branches.
+steps.sum = ({ branches }) => {
+  const each = branches.map((branch) => through(ready(branch)));
+  return (x) =>
+    each.map((branch) => branch(x)).reduce((sum, y) => sum.map((value, i) => value + y[i]));
+};
+const made = ready(model.steps);
 
 /** What the network answers to each row: logits of classes or labels, or plain numbers. */
 export function outputs(rows) {
