@@ -156,6 +156,11 @@ class Model:
         return sum(part.prototypes.n_trained for part in self.parts)
 
     @property
+    def n_members(self) -> int:
+        """Banks whose outputs are averaged; 1 in a model that was saved without."""
+        return sum(1 if part.bank is None else part.bank.n_members for part in self.parts)
+
+    @property
     def parts(self) -> "tuple[Model, ...]":
         """Every model of the ensemble by itself, this one first."""
         return (replace(self, others=()), *self.others) if self.others else (self,)

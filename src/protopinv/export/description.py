@@ -17,9 +17,13 @@ from protopinv.export.steps import (
     Convolve,
     Encode,
     Pick,
+    Rise,
     Shift,
     Step,
+    Sum,
     operations,
+    sizes_of,
+    through,
 )
 from protopinv.features import Stem, TailTransform
 from protopinv.model import Model

@@ -21,6 +21,7 @@ from protopinv.export.description import Description, Rows, describe
 from protopinv.export.javascript import write_javascript
 from protopinv.export.onnx import write_onnx
 from protopinv.export.quantise import quantise
+from protopinv.export.steps import all_of
 from protopinv.files import replacing, require_ending, require_file
 from protopinv.model import Model
 from protopinv.model_file.loading import load_model

@@ -79,7 +79,8 @@ def js_step(step: Any, *, shorter: bool = False) -> str:
             "[" + ", ".join(js_step(each, shorter=shorter) for each in branch) + "]"
             for branch in step.branches
         ]
-        return f'{{ type: "sum", branches: [\n      {",\n      ".join(branches)},\n    ] }}'
+        joined = ",\n      ".join(branches)
+        return f'{{ type: "sum", branches: [\n      {joined},\n    ] }}'
     return _object(step, shorter=shorter)
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from protopinv.errors import ExportError, ExportWarning
 from protopinv.export.description import Description, Rows
-from protopinv.export.steps import Activate, Affine, Bend, Encode, Pick, Shift
+from protopinv.export.steps import Activate, Affine, Bend, Convolve, Encode, Pick, Shift
 from protopinv.network import ACTIVATIONS
 from protopinv.objective import Numbers
 
@@ -225,10 +225,16 @@ def _parts(
                     "C in int8 takes rows of numbers. This model takes a frame, of which it makes "
                     f"{description.sizes[1]} numbers. Use dtype='float32'."
                 )
-            case _:
+            case Convolve():
                 raise ExportError(
                     "int8 holds layers, shifted and bent columns. This model has a convolutional "
                     "stem, whose contrast needs square roots. Use dtype='float32'."
+                )
+            case _:
+                raise ExportError(
+                    "int8 holds the layers of one network, shifted and bent columns. This model is "
+                    "an ensemble, or sees numbers as steps. Use dtype='float32', or train with "
+                    "ensemble_size=1 and number_encoding='raw'."
                 )
     return columns, front, pairs
 

@@ -82,10 +82,11 @@ def live(
 
     ``shown`` are the prototypes that it may call near.
     """
-    n_members = 1 if model.bank is None else model.bank.n_members
+    n_members = model.n_members
     running, script = model, write_javascript(describe(model), about)
-    if len(script) > MOST_SCRIPT and n_members > 1:
-        running, n_members = replace(model, network=first_network(model)), 1
+    if len(script) > MOST_SCRIPT and n_members > 1 and model.bank is not None:
+        first = replace(model, network=first_network(model), others=(), weight=1.0)
+        running, n_members = first, 1
         script = write_javascript(describe(running), about)
     if len(script) > MOST_SCRIPT:
         script = write_javascript(describe(running), about, shorter=True)
@@ -107,7 +108,10 @@ def live(
 def first_network(model: Model) -> Network:
     """The network of the first member alone, with the calibration of the ensemble."""
     features, memory = model.features, model.memory
-    features = features if memory is None else without_ignored(features, memory)
+    if model.steps is not None:
+        features = None
+    elif memory is not None:
+        features = without_ignored(features, memory)
     first = model.prototypes.members([0])
     return merged_network(first, features, model.objective, model.config, model.calibration)
 
@@ -123,6 +127,8 @@ def _nearest(model: Model, shown: Sequence[int]) -> list[str]:
     bank, features = model.bank.member(0), model.features
     P = bank.inputs.double()[list(shown)]
     scale = torch.ones(P.shape[1]) if bank.scale is None else bank.scale.double()
+    if model.steps is not None:  # near in the numbers that the steps are of
+        P, scale = model.steps.restored(P), torch.ones(model.steps.n_inputs)
     V = (scale * P).T
     V = V if features.basis is None else features.basis.double() @ V
     V = features.scale.double()[:, None] * V

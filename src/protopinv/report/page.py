@@ -130,12 +130,22 @@ def _order(model: Model, moved: Sequence[Control], falls: Floats | None) -> list
     if model.config.image_shape is not None:
         return list(range(len(moved)))
     if falls is None:
-        weights = model.network.weights[0].double()[1:].norm(dim=1)
-        falls = (weights / model.features.scale.double().abs().clamp_min(1e-30)).numpy()
+        falls = torch.stack([_strength(part) * part.weight for part in model.parts]).sum(0).numpy()
         if model.table is not None:
             starts = np.cumsum([0, *(len(column.names) for column in model.table.columns)])
             falls = np.array([falls[a:b].max() for a, b in pairwise(starts.tolist())])
     return [int(place) for place in np.argsort(-falls, kind="stable")]
+
+
+def _strength(part: Model) -> torch.Tensor:
+    """How large the weights of each feature are, by how far it varies."""
+    weights = part.network.weights[0].double()[1:].norm(dim=1)
+    if part.steps is None:
+        return weights / part.features.scale.double().abs().clamp_min(1e-30)
+    places = torch.cat([part.steps.raw, part.steps.column])
+    squares = weights.new_zeros(part.steps.n_inputs).index_add_(0, places, weights.square())
+    own = squares.sqrt()
+    return own if part.features.basis is None else (part.features.basis.abs() @ own)
 
 
 def _output_names(model: Model) -> list[str]:
@@ -159,7 +169,8 @@ def _headline(model: Model) -> dict[str, str]:
     if bank is not None:
         several = f"{bank.n_members} members of {bank.n_prototypes}"
         facts["prototypes"] = str(bank.n_prototypes) if bank.n_members == 1 else several
-    facts["layers"] = " → ".join(map(str, model.network.sizes))
+    layers = [" → ".join(map(str, part.network.sizes)) for part in model.parts]
+    facts["layers"] = "; ".join(layers)
     facts["model size (parameters)"] = f"{model.size:,}"
     facts["trained in"] = f"{history.seconds:.3g} s, {history.n_epochs} epochs"
     return facts

@@ -54,6 +54,8 @@ def prototypes_of(model: Any, member: int = 0, chosen: Sequence[int] | None = No
     if bank.scale is not None:  # rows enter the network as scale * x; what it ignores is not moved
         used = bank.scale.abs() > 1e-6 * bank.scale.abs().max()
         inputs = torch.where(used, inputs / torch.where(used, bank.scale, 1.0), 0.0)
+    if fitted.steps is not None:
+        inputs = fitted.steps.restored(inputs)
     features, front = fitted.features, fitted.front
     rows = features.unproject(inputs.to(features.mean.dtype)).double()
     distance = (rows - features.mean) * features.scale
