@@ -94,7 +94,7 @@ def _pages() -> dict[Path, bytes]:
         HERE / "scale.md": f"{NOTICE}\n{scale_page(newest)}",
         HERE / "export.md": f"{NOTICE}\n{export_page(newest)}",
         HERE / "tables.md": f"{NOTICE}\n{tables_page(newest)}",
-        HERE / "architecture.md": architecture(newest.get("trace")),
+        HERE / "architecture.md": architecture(newest.get("trace-cpu")),
     }
     every = figures | accuracy_figures | speed_figures | choose_figures | continual_figures
     drawn = {HERE / "figures" / name: content for name, content in every.items()}
