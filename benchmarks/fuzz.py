@@ -33,7 +33,7 @@ from protopinv.model_file.summary import summary
 from protopinv.objective import Classes, Labels
 from protopinv.report.page import render
 from protopinv.tables import Category, Date
-from protopinv.train.checkpoint import read
+from protopinv.train.checkpoint import previous, read
 
 # A file may take this much memory, however it is damaged.
 MOST_MEMORY = 2**29
@@ -253,6 +253,7 @@ def sound_checkpoint(path: Path) -> bytes:
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
     model = ProtoPINVClassifier(n_prototypes=10, hidden_sizes=8, max_epochs=10, random_state=0)
     model.fit(X, y, checkpoint=path, checkpoint_every=10)
+    previous(path).unlink(missing_ok=True)  # it would be read in place of a damaged one
     return path.read_bytes()
 
 

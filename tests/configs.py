@@ -18,6 +18,8 @@ CONCRETE: dict[str, Any] = {
     "ridge": 10.0,
     "learn_scale": False,
     "n_members": 1,
+    "number_encoding": "raw",
+    "ensemble_size": 1,
     "stem": "none",
     "scaling": "feature",
     "projection": "pca",

@@ -56,7 +56,9 @@ def test_a_member_is_what_it_would_be_alone(data: Arrays) -> None:
     models = train_population(data, configs, [5, 6, 7], device=CPU)
     for config, seed, model in zip(configs, [5, 6, 7], models, strict=True):
         prepared = prepare(replace(data, seed=seed).data, config, CPU, seed=seed)
-        alone = train(prepared, data.objective, [config], OneJob(seed, CPU, time.perf_counter))
+        (alone,), _ = train(
+            prepared, data.objective, [config], OneJob(seed, CPU, time.perf_counter)
+        )
         network = merged_network(alone.bank, prepared.features, data.objective, config)
         assert model is not None
         assert model.history.loss == pytest.approx(alone.history.loss)

@@ -72,6 +72,8 @@ def test_what_is_given_stays(shape: DataShape):
         "label_smoothing": 0.3,
         "dtype": "float64",
         "row_dtype": "same",
+        "number_encoding": "steps",
+        "ensemble_size": 2,
     }
     assert set(given) == set(LEFT_OPEN)
     config = settle({**OFFERED, **given}, shape)
@@ -123,6 +125,7 @@ def test_candidates_differ_only_in_what_was_left_open():
     for config in candidates({**OFFERED, **given}, SMALL):
         assert {name: getattr(config, name) for name in given} == given
     whole = {**given, "hidden_sizes": (8,), "ridge": 1.0, "label_smoothing": 0.1}
+    whole["number_encoding"] = "raw"
     assert len(candidates({**OFFERED, **whole}, SMALL)) == 1
 
 

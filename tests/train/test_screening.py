@@ -51,16 +51,16 @@ def trained(*candidates: TrainConfig, **more: Any) -> Model:
 
 
 def finite_losses(model: Model) -> list[bool]:
-    return [math.isfinite(each.held_loss) for each in model.trained.candidates]
+    return [math.isfinite(each.held_loss) for each in model.candidates]
 
 
 @pytest.mark.parametrize("order", [(PLAIN, LAME), (LAME, PLAIN)], ids=["first", "second"])
 def test_the_best_candidate_is_trained_as_if_it_were_alone(order: tuple[TrainConfig, ...]) -> None:
     chosen, alone = trained(*order), trained(PLAIN)
     assert chosen.trained.config == PLAIN
-    assert [each.config for each in chosen.trained.candidates] == list(order)
-    assert alone.trained.candidates == ()
-    losses = {each.config: each.held_loss for each in chosen.trained.candidates}
+    assert [each.config for each in chosen.candidates] == list(order)
+    assert alone.candidates == ()
+    losses = {each.config: each.held_loss for each in chosen.candidates}
     assert losses[PLAIN] < losses[LAME]
     for mine, theirs in zip(chosen.network.weights, alone.network.weights, strict=True):
         assert mine.equal(theirs)
@@ -70,7 +70,7 @@ def test_the_best_candidate_is_trained_as_if_it_were_alone(order: tuple[TrainCon
 
 def test_threads_find_what_one_after_another_finds() -> None:
     apart, together = (trained(LAME, PLAIN, LAME, workers=n) for n in (1, 3))
-    assert apart.trained.candidates == together.trained.candidates
+    assert apart.candidates == together.candidates
     assert apart.trained.history.loss == together.trained.history.loss
     for mine, theirs in zip(apart.network.weights, together.network.weights, strict=True):
         assert mine.equal(theirs)
@@ -86,7 +86,7 @@ def test_a_candidate_that_cannot_be_trained_is_passed_over(monkeypatch) -> None:
     monkeypatch.setattr(Run, "advance", advance)
     model = trained(LAME, PLAIN)
     assert model.trained.config == PLAIN
-    assert model.trained.candidates[0].held_loss == math.inf
+    assert model.candidates[0].held_loss == math.inf
     with pytest.raises(TrainingError, match="must stay finite"):
         trained(LAME, LAME)
 
@@ -162,8 +162,15 @@ def test_a_fit_says_what_it_tried() -> None:
     X = rng.standard_normal((80, 3))
     model = ProtoPINVRegressor(max_epochs=30, random_state=0).fit(X, X[:, 0])
     assert model.config_ in [each.config for each in model.candidates_]
-    best = min(model.candidates_, key=lambda each: each.held_loss)
-    assert best.config == model.config_
+    assert sum(each.weight for each in model.candidates_) == pytest.approx(1)
+    heaviest = max(model.candidates_, key=lambda each: each.weight)
+    assert heaviest.config == model.config_
+    one = ProtoPINVRegressor(max_epochs=30, random_state=0, ensemble_size=1).fit(X, X[:, 0])
+    best = min(one.candidates_, key=lambda each: each.held_loss)
+    assert best.config == one.config_
+    assert [each.weight for each in one.candidates_ if each != best] == [0] * (
+        len(one.candidates_) - 1
+    )
     assert ProtoPINVRegressor(effort="quick", max_epochs=30).fit(X, X[:, 0]).candidates_ == ()
 
 

@@ -91,7 +91,7 @@ def save(
     if values is not None and n_values(values.numpy().tobytes()) > MOST_VALUES:
         raise _too_much()
     tensors = {
-        f"{part}.{name}": tensor.detach().cpu().contiguous()
+        f"{part}.{name}": tensor.detach().cpu().contiguous().clone()
         for part, named in parts.items()
         for name, tensor in named.items()
     }

@@ -107,11 +107,9 @@ def live(
 
 def first_network(model: Model) -> Network:
     """The network of the first member alone, with the calibration of the ensemble."""
-    features, memory = model.features, model.memory
-    if model.steps is not None:
-        features = None
-    elif memory is not None:
-        features = without_ignored(features, memory)
+    features = None if model.steps is not None else model.features
+    if features is not None and model.memory is not None:
+        features = without_ignored(features, model.memory)
     first = model.prototypes.members([0])
     return merged_network(first, features, model.objective, model.config, model.calibration)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from protopinv import __version__
@@ -139,12 +140,12 @@ def _order(model: Model, moved: Sequence[Control], falls: Floats | None) -> list
 
 def _strength(part: Model) -> torch.Tensor:
     """How large the weights of each feature are, by how far it varies."""
-    weights = part.network.weights[0].double()[1:].norm(dim=1)
+    weights: torch.Tensor = part.network.weights[0].double()[1:].norm(dim=1)
     if part.steps is None:
         return weights / part.features.scale.double().abs().clamp_min(1e-30)
     places = torch.cat([part.steps.raw, part.steps.column])
     squares = weights.new_zeros(part.steps.n_inputs).index_add_(0, places, weights.square())
-    own = squares.sqrt()
+    own: torch.Tensor = squares.sqrt()
     return own if part.features.basis is None else (part.features.basis.abs() @ own)
 
 
