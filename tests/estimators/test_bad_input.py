@@ -141,7 +141,7 @@ def test_one_huge_value_among_ordinary_ones_trains(blobs, scaling: str) -> None:
 def test_huge_values_without_scaling_give_a_model_or_one_clear_error(blobs) -> None:
     X, y = blobs
     with pytest.raises(TrainingError, match=r"Scale the features|scaling='feature'"):
-        quick(scaling="none", projection="none").fit(X * 1e30, y)
+        quick(scaling="none", projection="none", number_encoding="raw").fit(X * 1e30, y)
 
 
 def test_values_too_large_to_square_are_refused(blobs) -> None:
@@ -167,7 +167,7 @@ def test_a_class_of_one_row_can_be_held_out(blobs) -> None:
 
 def test_a_failed_fit_leaves_no_half_fitted_model(blobs) -> None:
     X, y = blobs
-    model = quick(scaling="none", projection="none")
+    model = quick(scaling="none", projection="none", number_encoding="raw")
     with pytest.raises(TrainingError):
         model.fit(X * 1e30, y)
     with pytest.raises(NotFittedError):
