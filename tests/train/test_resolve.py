@@ -105,9 +105,18 @@ def test_one_more_row_changes_little():
 @pytest.mark.parametrize("effort", list(EFFORTS))
 def test_an_effort_is_a_number_of_candidates(effort: str):
     found = candidates({**OFFERED, "effort": effort}, SMALL)
-    assert len(found) == len(EFFORTS[effort].recipes)
+    assert len(found) == len(EFFORTS[effort].of_tables)
     assert len(set(found)) == len(found)
     assert {config.n_members for config in found} == {EFFORTS[effort].n_members}
+    assert {config.ensemble_size for config in found} == {EFFORTS[effort].ensemble_size}
+
+
+@pytest.mark.parametrize("effort", list(EFFORTS))
+def test_images_have_candidates_of_their_own_and_no_ensemble_of_them(effort: str):
+    images = candidates({**OFFERED, "effort": effort, "image_shape": (2, 2)}, SMALL)
+    assert len(images) == len(EFFORTS[effort].recipes)
+    assert {config.number_encoding for config in images} == {"raw"}
+    assert {config.ensemble_size for config in images} == {1}
 
 
 def test_a_quick_network_is_smaller_and_trained_for_less():

@@ -27,7 +27,6 @@ from protopinv.tables.parts import (
 from protopinv.tables.values import (
     DATE_FORMATS,
     ISO,
-    MOST_LEVELS,
     Numbers,
     Seen,
     Values,
@@ -98,15 +97,8 @@ class Number(Kind):
             seen = seen.read_as("number", seen.as_numbers)
         if seen.is_constant:
             return LeftOut(seen.name, f"it is always {shown(seen.low)}")
-        levels, most = seen.levels, min(MOST_LEVELS, seen.rows / ROWS_A_LEVEL)
-        repeats = levels is not None and 2 < len(levels) <= most
-        return cls(
-            seen.name,
-            **seen.range,
-            flag=seen.gaps > 0,
-            boolean=seen.held == "boolean",
-            levels=levels if repeats else None,
-        )
+        gaps, boolean = seen.gaps > 0, seen.held == "boolean"
+        return cls(seen.name, **seen.range, flag=gaps, boolean=boolean)
 
     @property
     def n_waiting(self) -> int:
