@@ -1,10 +1,12 @@
 """The contest on public tables, as text."""
 
+import math
 from collections.abc import Sequence
 
 from benchmarks.record import Content
 from benchmarks.tables.contest import TASKS
 from benchmarks.tables.contestants import REFERENCE
+from benchmarks.tables.duels import duels, seconds_of
 from benchmarks.tables.scoring import LOWER_IS_BETTER, MEASURES
 from benchmarks.tables.standings import (
     BANDS,
@@ -24,11 +26,19 @@ NAMES = {
     "accuracy": "accuracy, %",
     "balanced_accuracy": "balanced accuracy, %",
     "log_loss": "log loss",
+    "roc_auc": "ROC AUC, %",
     "r2": "R2, %",
     "rmse": "RMSE",
     "micro_f1": "micro-F1, %",
     "macro_f1": "macro-F1, %",
 }
+# What frames are scored by: a title, the task, measures, and from how many classes to how many.
+VIEWS: tuple[tuple[str, Task, tuple[str, ...], tuple[float, float]], ...] = (
+    ("two classes", "classification", ("roc_auc",), (2, 2)),
+    ("more classes", "classification", ("log_loss",), (3, math.inf)),
+    ("all classes", "classification", ("accuracy", "log_loss"), (2, math.inf)),
+    ("numbers", "regression", ("rmse", "r2"), (0, math.inf)),
+)
 OUTPUTS: dict[Task, str] = {
     "classification": "classes",
     "regression": "targets",
@@ -47,6 +57,53 @@ def contest_tables(record: Content) -> list[str]:
     if losses := log_loss_table(every):
         lines += [*losses, ""]
     return [*lines, *absence_lines(every)]
+
+
+def frame_tables(record: Content) -> list[str]:
+    """All tables of a contest on frames: what each frame is scored by, then who wins, and times."""
+    every, plan = results(record), record["plan"]
+    against = reference_of(plan["contestants"])
+    lines: list[str] = []
+    for title, task, measures, classes in VIEWS:
+        inside = [r for r in every if r.task == task and classes[0] <= r.outputs <= classes[1]]
+        for measure in measures if inside else ():
+            field = field_of(inside, task, measure=measure)
+            if field.tables and field.contestants:
+                heading = f"{title}, {NAMES[measure]}, frames: {len(field.tables)}"
+                lines += [heading, "", *duels_table(field, against), ""]
+        if inside and title != "all classes":
+            lines += [*each_table(inside, task, measures[0]), ""]
+    lines += [*times_table(every, plan["contestants"], against), ""]
+    absent = [
+        f"- {who} was left out: {what} is not installed." for who, what in plan["missing"].items()
+    ]
+    return [*lines, *absent, *absence_lines(every)]
+
+
+def duels_table(field: Field, against: str) -> list[str]:
+    """Every contestant against the reference at the frames where both were."""
+    rows = []
+    for duel in duels(field, against):
+        shown = [duel.name, _number(duel.mean, "{}", field.measure)]
+        shown += [f"{duel.wins} / {duel.level} / {duel.losses}", _number(duel.p, "{:.2g}")]
+        if field.measure in LOWER_IS_BETTER:
+            spread = "" if duel.interval is None else " [{:.3f}, {:.3f}]".format(*duel.interval)
+            shown.append(_number(duel.ratio, "{:.3f}") + spread)
+        rows.append(shown)
+    header = ["", "mean", f"wins / level / losses to {against}", "p, sign test"]
+    ratio = [f"mean ratio to {against} [95 %]"]
+    return markdown([*header, *(ratio if field.measure in LOWER_IS_BETTER else [])], rows)
+
+
+def times_table(every: Sequence[Result], names: Sequence[str], against: str) -> list[str]:
+    """Seconds of a fold, over all frames: fits, and predictions for the rows that are scored."""
+    base = seconds_of(every, against)
+    rows = []
+    for name in names:
+        fits, tests, n = seconds_of(every, name)
+        times = f"{fits / base[0]:.2f}" if n == base[2] and n else "-"
+        rows.append([name, _spent(fits), times, _spent(tests), str(n)])
+    return markdown(["", "fits", f"times {against}", "predictions", "frames"], rows)
 
 
 def tasks_of(every: Sequence[Result]) -> list[Task]:
@@ -170,6 +227,10 @@ def _times(standing: Standing, n_tables: int) -> list[str]:
     if 0 < standing.n_timed < n_tables:
         times += f", {standing.n_timed} tables"
     return [_number(standing.seconds, "{:,.1f} s"), times, row]
+
+
+def _spent(seconds: float) -> str:
+    return f"{seconds:,.1f} s" if seconds >= 10 else readable(seconds)
 
 
 def _score(result: Result | None, measure: str) -> str:
