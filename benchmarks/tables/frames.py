@@ -133,7 +133,17 @@ def _digest(path: Path) -> str:
 
 
 def _from_file(path: Path) -> Table:
-    frame = pd.read_parquet(path).reset_index(drop=True)
+    try:
+        frame = pd.read_parquet(path).reset_index(drop=True)
+    except (OSError, ValueError) as error:
+        raise DataFileError(
+            f"A frame must be a Parquet file. {path.name} cannot be read as one. Remove it."
+        ) from error
+    if frame.shape[1] < 2:
+        raise DataError(
+            "A frame must have a target in its last column, and other columns before it. "
+            f"{path.name} has {frame.shape[1]} columns. Remove it."
+        )
     target = frame.iloc[:, -1]
     if gaps := int(target.isna().sum()):
         raise DataError(

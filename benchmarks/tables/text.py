@@ -1,7 +1,6 @@
 """The contest on public tables, as text."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from benchmarks.record import Content
 from benchmarks.tables.contest import TASKS
@@ -32,13 +31,7 @@ NAMES = {
     "micro_f1": "micro-F1, %",
     "macro_f1": "macro-F1, %",
 }
-# What frames are scored by: a title, the task, measures, and from how many classes to how many.
-VIEWS: tuple[tuple[str, Task, tuple[str, ...], tuple[float, float]], ...] = (
-    ("two classes", "classification", ("roc_auc",), (2, 2)),
-    ("more classes", "classification", ("log_loss",), (3, math.inf)),
-    ("all classes", "classification", ("accuracy", "log_loss"), (2, math.inf)),
-    ("numbers", "regression", ("rmse", "r2"), (0, math.inf)),
-)
+ALL = "all classes"
 OUTPUTS: dict[Task, str] = {
     "classification": "classes",
     "regression": "targets",
@@ -64,20 +57,31 @@ def frame_tables(record: Content) -> list[str]:
     every, plan = results(record), record["plan"]
     against = reference_of(plan["contestants"])
     lines: list[str] = []
-    for title, task, measures, classes in VIEWS:
-        inside = [r for r in every if r.task == task and classes[0] <= r.outputs <= classes[1]]
-        for measure in measures if inside else ():
-            field = field_of(inside, task, measure=measure)
-            if field.tables and field.contestants:
-                heading = f"{title}, {NAMES[measure]}, frames: {len(field.tables)}"
-                lines += [heading, "", *duels_table(field, against), ""]
-        if inside and title != "all classes":
-            lines += [*each_table(inside, task, measures[0]), ""]
+    for title, inside, measures in _views(every):
+        for measure in measures:
+            field = field_of(inside, inside[0].task, measure=measure)
+            lines += [f"{title}, {NAMES[measure]}, frames: {len(field.tables)}", ""]
+            lines += [*duels_table(field, against), ""]
+        if title != ALL:
+            lines += [*each_table(inside, inside[0].task, measures[0]), ""]
     lines += [*times_table(every, plan["contestants"], against), ""]
     absent = [
         f"- {who} was left out: {what} is not installed." for who, what in plan["missing"].items()
     ]
     return [*lines, *absent, *absence_lines(every)]
+
+
+def _views(every: Sequence[Result]) -> Iterator[tuple[str, list[Result], Sequence[str]]]:
+    """Titles with the results and measures below them; log losses of one set are shown once."""
+    classes = [result for result in every if result.task == "classification"]
+    several = [result for result in classes if result.outputs > 2]
+    views: dict[str, tuple[list[Result], tuple[str, ...]]] = {
+        "two classes": ([r for r in classes if r.outputs == 2], ("roc_auc",)),
+        "more classes": (several, ("log_loss",)),
+        ALL: (classes, ("accuracy",) if several == classes else ("accuracy", "log_loss")),
+        "numbers": ([r for r in every if r.task == "regression"], ("rmse", "r2")),
+    }
+    return ((title, *view) for title, view in views.items() if view[0])
 
 
 def duels_table(field: Field, against: str) -> list[str]:

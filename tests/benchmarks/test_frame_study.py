@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from sklearn.metrics import accuracy_score, roc_auc_score
 
-from benchmarks.record import Records
+from benchmarks.record import Records, newest_records
+from benchmarks.tables import frames, native
 from benchmarks.tables.contest import splits_of
 from benchmarks.tables.contestants import CONTESTANTS
 from benchmarks.tables.frames import FramePlan, _from_file, measure_frames, task_of
@@ -140,6 +141,48 @@ def test_tables_show_all_kinds_of_frames(folder: Path, tmp_path: Path) -> None:
     assert all(f"| {name}" in text for name in ("people", "roots", "three", "quick", "linear"))
 
 
+def test_log_losses_of_one_set_of_frames_are_shown_once(folder: Path, tmp_path: Path) -> None:
+    plan = FramePlan(("three",), ("linear",), quick=True)
+    lines = frame_tables(measure_frames(plan, Records(tmp_path), folder=folder).content)
+    assert [line for line in lines if line.endswith("frames: 1")] == [
+        "more classes, log loss, frames: 1",
+        "all classes, accuracy, %, frames: 1",
+    ]
+
+
+def test_an_error_of_a_contestant_is_a_cell_and_a_line(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object, X: pd.DataFrame) -> object:
+        raise ValueError(f"no room for {X.shape[1]} columns")
+
+    monkeypatch.setitem(native.FORMS, "linear", broken)
+    plan = FramePlan(("people",), ("quick", "linear"), quick=True)
+    content = measure_frames(plan, Records(tmp_path), folder=folder).content
+    assert content["cells"]["people/linear/fold0"]["error"] == "ValueError: no room for 7 columns"
+    (line,) = [line for line in frame_tables(content) if "failed" in line]
+    assert line == "- linear failed on all tables: ValueError: no room for 7 columns."
+
+
+def test_the_page_shows_records_of_folds_and_of_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    from tables_page import tables_page
+
+    def cut(package: str, item: str, targets: list[str]) -> pd.DataFrame:
+        return people().rename(columns={"target": targets[0]})
+
+    monkeypatch.setattr(frames, "r_frame", cut)
+    plan = FramePlan(("telco",), ("linear",), quick=True)
+    record = measure_frames(plan, Records(tmp_path))
+    content = {**record.content, "file": record.path.name}
+    assert "240 x 7, 2" in tables_page({"frames-cpu": content})
+    of_seeds = newest_records(ROOT / "benchmarks" / "records")["frames-cpu"]
+    assert "| adult, 48,842 rows" in tables_page({"frames-cpu": of_seeds})
+    assert "## What it is worth" not in tables_page({})
+
+
 @pytest.mark.parametrize("who", FRAME_CONTESTANTS)
 def test_every_contestant_takes_frames_as_they_are(who: str) -> None:
     for package in CONTESTANTS[who].packages:
@@ -212,7 +255,13 @@ def test_what_cannot_be_measured_is_refused(folder: Path, tmp_path: Path) -> Non
         FramePlan(contestants=("svm",))
     with pytest.raises(ConfigError, match="folds must be 2 or more"):
         FramePlan(folds=1)
+    (folder / "text.parquet").write_text("a,b")
+    with pytest.raises(DataFileError, match=r"text\.parquet cannot be read as one"):
+        measure_frames(FramePlan(("text",), ("linear",)), records, folder=folder)
     frame = people()
+    frame[["target"]].to_parquet(folder / "alone.parquet")
+    with pytest.raises(DataError, match=r"alone\.parquet has 1 columns"):
+        measure_frames(FramePlan(("alone",), ("linear",)), records, folder=folder)
     frame.loc[:3, "target"] = None
     frame.to_parquet(folder / "gaps.parquet")
     with pytest.raises(DataError, match=r"4 rows of gaps\.parquet have none in 'target'"):
