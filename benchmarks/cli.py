@@ -550,17 +550,28 @@ def shipped(records: "Records", quick: Quick = False) -> Shown:
 @study
 def frames(
     records: "Records",
+    folder: Annotated[
+        Path | None, typer.Option(help="A folder of Parquet files, the target in the last column.")
+    ] = None,
     wheels: Wheels = None,
-    names: Annotated[str, typer.Option("--tables", help="Some tables; 'usual'.")] = "usual",
-    seeds: Seeds = 3,
+    names: Annotated[str, typer.Option("--frames", help="Some frames only; 'all'.")] = "all",
+    contestants: Annotated[str, typer.Option(help="Some contestants only; 'all'.")] = "all",
+    folds: Annotated[int, typer.Option(help="Folds that rows are dealt into.")] = 3,
     quick: Quick = False,
 ) -> Shown:
-    """Tables with text and gaps as they are: ours against LightGBM and CatBoost."""
-    from benchmarks.tables.frames import FramePlan, frame_table, measure_frames
+    """Frames with text, dates and gaps as they are: default settings of every library.
 
-    plan = FramePlan(seeds=seeds, quick=quick, **some(tables=names))
-    record = measure_frames(plan, records, wheels=wheels).content
-    return record, frame_table(record)
+    ROC AUC, log loss, accuracy, RMSE, R2 and times, cross-validated, a record's cell for each fit.
+    The frames are those of --folder, or public ones of the study extra and --wheels. A target of
+    floats is numbers, one of whole numbers too if it has many values; all others are classes.
+    Contestants that are not installed are named.
+    """
+    from benchmarks.tables.frames import FramePlan, measure_frames
+    from benchmarks.tables.text import frame_tables
+
+    plan = FramePlan(folds=folds, quick=quick, **some(frames=names, contestants=contestants))
+    record = measure_frames(plan, records, folder=folder, wheels=wheels).content
+    return record, frame_tables(record)
 
 
 @study

@@ -165,15 +165,24 @@ def _meet(plan: ContestPlan, bout: Bout) -> Cell:
 
 
 def measure(
-    table: Table, build: Build, seed: int, *, folds: int = FOLDS, quick: bool = False
+    table: Table,
+    build: Build,
+    seed: int,
+    *,
+    folds: int = FOLDS,
+    quick: bool = False,
+    only: int | None = None,
 ) -> Cell:
-    """Scores and times on every scored fold, or the error that came instead."""
+    """Scores and times on every scored fold, or one of them; or the error that came instead."""
     table, left_out = prepared(table, folds, quick=quick)
-    scored = 1 if quick else scored_folds(len(table.X), folds)
-    head = {**shape_of(table), "left_out": left_out, "folds": folds, "scored_folds": scored}
+    chosen = range(1 if quick else scored_folds(len(table.X), folds))
+    if only is not None:
+        chosen = range(only, only + 1)
+    head = {**shape_of(table), "left_out": left_out, "folds": folds, "scored_folds": len(chosen)}
     rounds = []
     try:
-        for train, test in splits_of(table, seed, folds)[:scored]:
+        splits = splits_of(table, seed, folds)
+        for train, test in (splits[place] for place in chosen):
             with quiet():
                 rounds.append(fit_and_score(table, build(seed), train, test))
     except Exception as error:  # whatever a peer raises is a result
@@ -188,8 +197,8 @@ def _short(value: float) -> float:
 
 def fit_and_score(table: Table, model: Any, train: Any, test: Any) -> dict[str, float]:
     """Every score on the test rows, and how long training and predicting took."""
-    X, y = table.X[test], table.y[test]
-    fit_seconds = seconds(partial(model.fit, table.X[train], table.y[train]))
+    X, y = table.rows(test), table.y[test]
+    fit_seconds = seconds(partial(model.fit, table.rows(train), table.y[train]))
     test_seconds, answers = timed(partial(model.predict, X))
     rows = [X[n : n + 1] for n in range(min(SINGLE_ROWS, len(X)))]
     with_proba = table.task == "classification" and hasattr(model, "predict_proba")
@@ -221,11 +230,11 @@ def prepared(table: Table, folds: int, *, quick: bool) -> tuple[Table, int]:
     """
     if quick:
         order = np.random.default_rng(0).permutation(len(table.X))[:QUICK_ROWS]
-        table = replace(table, X=table.X[order], y=table.y[order])
+        table = replace(table, X=table.rows(order), y=table.y[order])
     if table.task == "classification":
         often = np.bincount(table.y)[table.y] >= folds
         codes = np.unique(table.y[often], return_inverse=True)[1]
-        return replace(table, X=table.X[often], y=codes), int((~often).sum())
+        return replace(table, X=table.rows(often), y=codes), int((~often).sum())
     if table.task == "multi-label":
         counts = table.y.sum(axis=0)
         often = np.minimum(counts, len(table.y) - counts) >= LEAST_OF_A_LABEL

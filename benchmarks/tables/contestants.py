@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -68,6 +69,12 @@ def why_not(name: str, rows: int) -> str | None:
     if most is not None and rows > most:
         return f"kernel methods are left out above {most:,} rows"
     return None
+
+
+def missing_package(name: str) -> str | None:
+    """The package that a contestant lacks here; None if it can be measured."""
+    packages = CONTESTANTS[name].packages
+    return next((package for package in packages if find_spec(package) is None), None)
 
 
 def versions_of_peers(names: Sequence[str]) -> dict[str, str]:

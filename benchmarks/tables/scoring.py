@@ -4,12 +4,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import accuracy_score, f1_score, r2_score, root_mean_squared_error
+from sklearn.metrics import (
+    accuracy_score,
+    f1_score,
+    r2_score,
+    roc_auc_score,
+    root_mean_squared_error,
+)
 
 from benchmarks.tables.suite import Task
 
 MEASURES: dict[Task, tuple[str, ...]] = {
-    "classification": ("accuracy", "balanced_accuracy", "log_loss"),
+    "classification": ("accuracy", "balanced_accuracy", "log_loss", "roc_auc"),
     "regression": ("r2", "rmse"),
     "multi-label": ("micro_f1", "macro_f1"),
 }
@@ -23,7 +29,7 @@ Numbers = NDArray[Any]
 def scores(
     task: Task, truth: Numbers, answers: Numbers, probabilities: Numbers | None
 ) -> dict[str, float]:
-    """Every measure of the task; no log loss without probabilities."""
+    """Every measure of the task; log loss and ROC AUC, of two classes, need probabilities."""
     if task == "regression":
         return {
             "r2": float(r2_score(truth, answers)),
@@ -40,6 +46,9 @@ def scores(
     }
     if probabilities is None:
         return shares
+    if probabilities.shape[1] == len(np.unique(truth)) == 2:
+        second = probabilities[:, 1] / probabilities.sum(axis=1)
+        shares["roc_auc"] = float(roc_auc_score(truth, second))
     return {**shares, "log_loss": log_loss(truth, probabilities)}
 
 

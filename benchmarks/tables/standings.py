@@ -50,6 +50,7 @@ class Result:
     left_out: int
     scores: Mapping[str, float]
     fit_seconds: float
+    test_seconds: float
     row_seconds: float
     skipped: str = ""
     error: str = ""
@@ -217,6 +218,7 @@ def _result(table: str, contestant: str, cells: Sequence[Mapping[str, Any]]) -> 
         left_out=first.get("left_out", 0),
         scores={measure: _mean(cells, measure) for measure in measures},
         fit_seconds=_mean(cells, "fit_seconds"),
+        test_seconds=_mean(cells, "test_seconds"),
         row_seconds=_mean(cells, "row_seconds"),
         skipped=skipped,
         error=error,

@@ -40,12 +40,19 @@ SAME = {
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers, and what to predict from them; text has become a column for each of its values."""
+    """Rows, and what to predict from them.
+
+    ``X`` is a frame as it came, or numbers: then text has become a column for each of its values.
+    """
 
     name: str
     task: Task
-    X: NDArray[np.float64]
+    X: Any
     y: NDArray[Any]
+
+    def rows(self, rows: Any) -> Any:
+        """Some rows of ``X``, by number, slice or mask."""
+        return self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows]
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """The contest on public tables, as text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from benchmarks.record import Content
 from benchmarks.tables.contest import TASKS
 from benchmarks.tables.contestants import REFERENCE
+from benchmarks.tables.duels import duels, seconds_of
 from benchmarks.tables.scoring import LOWER_IS_BETTER, MEASURES
 from benchmarks.tables.standings import (
     BANDS,
@@ -24,11 +25,13 @@ NAMES = {
     "accuracy": "accuracy, %",
     "balanced_accuracy": "balanced accuracy, %",
     "log_loss": "log loss",
+    "roc_auc": "ROC AUC, %",
     "r2": "R2, %",
     "rmse": "RMSE",
     "micro_f1": "micro-F1, %",
     "macro_f1": "macro-F1, %",
 }
+ALL = "all classes"
 OUTPUTS: dict[Task, str] = {
     "classification": "classes",
     "regression": "targets",
@@ -47,6 +50,64 @@ def contest_tables(record: Content) -> list[str]:
     if losses := log_loss_table(every):
         lines += [*losses, ""]
     return [*lines, *absence_lines(every)]
+
+
+def frame_tables(record: Content) -> list[str]:
+    """All tables of a contest on frames: what each frame is scored by, then who wins, and times."""
+    every, plan = results(record), record["plan"]
+    against = reference_of(plan["contestants"])
+    lines: list[str] = []
+    for title, inside, measures in _views(every):
+        for measure in measures:
+            field = field_of(inside, inside[0].task, measure=measure)
+            lines += [f"{title}, {NAMES[measure]}, frames: {len(field.tables)}", ""]
+            lines += [*duels_table(field, against), ""]
+        if title != ALL:
+            lines += [*each_table(inside, inside[0].task, measures[0]), ""]
+    lines += [*times_table(every, plan["contestants"], against), ""]
+    absent = [
+        f"- {who} was left out: {what} is not installed." for who, what in plan["missing"].items()
+    ]
+    return [*lines, *absent, *absence_lines(every)]
+
+
+def _views(every: Sequence[Result]) -> Iterator[tuple[str, list[Result], Sequence[str]]]:
+    """Titles with the results and measures below them; log losses of one set are shown once."""
+    classes = [result for result in every if result.task == "classification"]
+    several = [result for result in classes if result.outputs > 2]
+    views: dict[str, tuple[list[Result], tuple[str, ...]]] = {
+        "two classes": ([r for r in classes if r.outputs == 2], ("roc_auc",)),
+        "more classes": (several, ("log_loss",)),
+        ALL: (classes, ("accuracy",) if several == classes else ("accuracy", "log_loss")),
+        "numbers": ([r for r in every if r.task == "regression"], ("rmse", "r2")),
+    }
+    return ((title, *view) for title, view in views.items() if view[0])
+
+
+def duels_table(field: Field, against: str) -> list[str]:
+    """Every contestant against the reference at the frames where both were."""
+    rows = []
+    for duel in duels(field, against):
+        shown = [duel.name, _number(duel.mean, "{}", field.measure)]
+        shown += [f"{duel.wins} / {duel.level} / {duel.losses}", _number(duel.p, "{:.2g}")]
+        if field.measure in LOWER_IS_BETTER:
+            spread = "" if duel.interval is None else " [{:.3f}, {:.3f}]".format(*duel.interval)
+            shown.append(_number(duel.ratio, "{:.3f}") + spread)
+        rows.append(shown)
+    header = ["", "mean", f"wins / level / losses to {against}", "p, sign test"]
+    ratio = [f"mean ratio to {against} [95 %]"]
+    return markdown([*header, *(ratio if field.measure in LOWER_IS_BETTER else [])], rows)
+
+
+def times_table(every: Sequence[Result], names: Sequence[str], against: str) -> list[str]:
+    """Seconds of a fold, over all frames: fits, and predictions for the rows that are scored."""
+    base = seconds_of(every, against)
+    rows = []
+    for name in names:
+        fits, tests, n = seconds_of(every, name)
+        times = f"{fits / base[0]:.2f}" if n == base[2] and n else "-"
+        rows.append([name, _spent(fits), times, _spent(tests), str(n)])
+    return markdown(["", "fits", f"times {against}", "predictions", "frames"], rows)
 
 
 def tasks_of(every: Sequence[Result]) -> list[Task]:
@@ -170,6 +231,10 @@ def _times(standing: Standing, n_tables: int) -> list[str]:
     if 0 < standing.n_timed < n_tables:
         times += f", {standing.n_timed} tables"
     return [_number(standing.seconds, "{:,.1f} s"), times, row]
+
+
+def _spent(seconds: float) -> str:
+    return f"{seconds:,.1f} s" if seconds >= 10 else readable(seconds)
 
 
 def _score(result: Result | None, measure: str) -> str:
