@@ -315,6 +315,8 @@ def _facts(estimator: "Estimator") -> dict[str, Any]:
         "features": estimator.n_features_in_,
         "task": task,
         OUTPUTS[task][0]: estimator.objective_.n_outputs,
+        "candidates": len(estimator.candidates_) or 1,
+        "ensemble": len(estimator.ensemble_),
         "members": estimator.bank_.n_members,
         "epochs": history.n_epochs,
         "ended": history.ending,

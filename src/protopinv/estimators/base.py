@@ -112,9 +112,16 @@ class ProtoPINV(Hyperparameters):
         Rule(lambda v: isinstance(v, int), "a whole number or a bool"),
     )
 
+    ensemble_ = fitted(
+        "parts",
+        "The models whose predictions are averaged, each with its ``weight``, ``config`` and "
+        "``network``; the one that counts most is first, and other attributes are of it.",
+        "tuple of Model",
+    )
     network_ = fitted(
         "network",
-        "The plain network on original features, behind ``front_`` if there is one, in float64.",
+        "The plain network in float64, on original features behind ``front_`` if there is one, or "
+        "on the steps of these.",
     )
     front_ = fitted("front", "A stem or tail transform before the network, which cannot be merged.")
     features_ = fitted(
