@@ -144,7 +144,7 @@ def _model(header: Mapping[str, Any], parts: PartTensors, path: Path) -> Model:
         made_up=header.get("examples") == "made-up",
         parameters=header["parameters"],
     )
-    return replace(model, n_columns=model.n_features + len(table.left_out if table else ()))
+    return replace(model, n_columns=len(table.names) if table else model.n_features)
 
 
 def tupled(value: Any) -> Any:

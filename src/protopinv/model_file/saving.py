@@ -107,7 +107,10 @@ def _header(model: Model, history: Mapping[str, Any], dtype: str) -> dict[str, A
         memory |= {name: getattr(model.memory, name) for name in ("limit", "is_cut", "fitted")}
     header = {
         "format": f"{MAJOR}.{MINOR}",
-        "needs": [name for name in KNOWN_NEEDS if getattr(model, name, None) is not None],
+        "needs": [
+            *(name for name in KNOWN_NEEDS if getattr(model, name, None) is not None),
+            *["ngrams"] * bool(model.table and model.table.has_ngrams),
+        ],
         "written_by": f"protopinv {__version__}",
         "task": model.task,
         "objective": model.objective.describe(),
