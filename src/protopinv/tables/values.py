@@ -66,7 +66,7 @@ class Values:
     @cached_property
     def gaps(self) -> NDArray[np.bool_]:
         """Whether each row has a gap."""
-        return np.array([text is None or is_gap(text) for text in self.as_texts()], dtype=bool)
+        return np.array([is_gap(text) for text in self.as_texts()], dtype=bool)
 
     @cached_property
     def ngrams(self) -> csr_array:
