@@ -146,8 +146,8 @@ class Category(Kind):
             text: np.nan if is_gap(text) else lookup.get(str(text).strip(), UNKNOWN)
             for text in set(texts)
         }
-        if self.n_ngrams:
-            unknown = [str(text) for text, code in codes.items() if code == UNKNOWN]
+        unknown = [str(text) for text, code in codes.items() if code == UNKNOWN]
+        if self.n_ngrams and unknown:
             codes.update(zip(unknown, self.most_similar(unknown).tolist(), strict=True))
         return np.array([codes[text] for text in texts], dtype=np.float64)
 
@@ -231,5 +231,5 @@ def _by_ngrams(values: tuple[str, ...]) -> Numbers:
     rows = ngrams.weighted(counts, ngrams.rarity(counts))
     if not ngrams.are_shared(rows):
         return np.zeros((len(values) + 2, 0))
-    vectors = rows @ ngrams.directions(rows)
+    vectors = (rows @ ngrams.directions(rows)).round(ngrams.DIGITS)
     return np.concatenate([vectors, np.repeat(vectors.mean(axis=0)[None], 2, axis=0)])

@@ -27,6 +27,9 @@ COMPARED, AT_ONCE = 500, 500
 MOST_DIMENSIONS, TEXTS_A_DIMENSION = 30, 4
 # More than asked for, and repeated products, make a randomised SVD exact enough.
 MORE, PRODUCTS = 10, 4
+DIGITS = 6
+# Columns of smaller singular values than this share of the first are rounding noise.
+LEAST_SPREAD = 1e-3
 
 
 def hashed(texts: Sequence[str]) -> csr_array:
@@ -96,12 +99,16 @@ def are_shared(rows: csr_array) -> bool:
 
 
 def directions(rows: csr_array) -> Numbers:
-    """The first right singular vectors, such that reduced rows have length one on average."""
+    """The first right singular vectors, such that reduced rows have length one on average.
+
+    Signs and digits are the same on every machine, as far as can be: ranks compare their tables.
+    """
     n = min(MOST_DIMENSIONS, rows.shape[0] // TEXTS_A_DIMENSION)
     sample: Any = np.random.default_rng(0).standard_normal((BUCKETS, n + MORE))
     for _ in range(PRODUCTS):
         sample, _ = np.linalg.qr(rows.T @ (rows @ sample))
-    _, _, turned = np.linalg.svd(rows @ sample, full_matrices=False)
-    basis = sample @ turned[:n].T
+    _, spread, turned = np.linalg.svd(rows @ sample, full_matrices=False)
+    basis = sample @ turned[:n][spread[:n] > LEAST_SPREAD * spread[0]].T
+    basis *= np.where(basis.sum(axis=0) < 0, -1.0, 1.0)
     length = np.sqrt(((rows @ basis) ** 2).sum() / rows.shape[0])
-    return np.asarray(basis / max(length, np.finfo(np.float64).tiny))
+    return np.asarray((basis / max(length, np.finfo(np.float64).tiny)).round(DIGITS))

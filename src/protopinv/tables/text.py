@@ -53,7 +53,7 @@ class Text(Kind):
         if not ngrams.are_shared(rows):
             return None
         # a row is of length one before its n-grams are weighted, so that one array says it all
-        directions = weights[:, None] * ngrams.directions(rows)
+        directions = (weights[:, None] * ngrams.directions(rows)).round(ngrams.DIGITS)
         ends = np.quantile(
             ngrams.weighted(counts) @ directions, (0.02, 0.5, 0.98), axis=0
         ).T.tolist()
