@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from protopinv import ProtoPINVRegressor, load
+from protopinv.errors import DataError
 from protopinv.rows import frame_columns
 from protopinv.tables import (
     Category,
@@ -128,6 +129,12 @@ def test_text_of_its_own_in_every_row_becomes_numbers() -> None:
     assert rows[1, 0] == columns[0].middle
     assert np.isfinite(rows).all()
     assert size.name == "size"
+
+
+def test_a_column_that_is_called_like_those_of_a_text_is_refused() -> None:
+    columns = {"note": notes(), "note: n-grams 2": np.arange(400.0)}
+    with pytest.raises(DataError, match=r"The text 'note' becomes .* 'note: n-grams 2' is there"):
+        table_of(**columns)
 
 
 def test_no_text_of_a_single_row_is_stored(tmp_path: Any) -> None:

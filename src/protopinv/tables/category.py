@@ -54,7 +54,10 @@ class Category(Kind):
         """Whatever is no number and no date; names are left out, unless a user says otherwise."""
         counts, gaps = seen.counts, seen.gaps > 0
         if has_names(seen):
-            why = "nearly every row has a text of its own; say that it is a category to keep it"
+            why = (
+                "nearly every row has a text of its own, and these share no n-grams; say that it "
+                "is a category to keep it"
+            )
             share = seen.share_of(seen.as_numbers)
             if share >= MANY:
                 why = (

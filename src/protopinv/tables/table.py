@@ -173,8 +173,20 @@ def understood(
             f"Rows must have a column that says something. None of {len(names)} does ({why}). "
             "Check the table."
         )
+    _refuse_doubles(used, left_out)
     notes = tuple(note for each in seen.values() for note in each.notes)
     return Table(used, left_out, notes, tuple(names))
+
+
+def _refuse_doubles(used: Sequence[Column], left_out: Sequence[LeftOut]) -> None:
+    """Raise DataError for a column that is called like one of those that a text becomes."""
+    others = {column.name for column in (*used, *left_out) if not isinstance(column, Text)}
+    for column in used:
+        if isinstance(column, Text) and column.name in others:
+            raise DataError(
+                f"Columns must have names of their own. The text {column.of!r} becomes columns of "
+                f"n-grams, and {column.name!r} is there already. Rename it."
+            )
 
 
 def _recognised(seen: Seen) -> Sequence[Column | LeftOut]:
