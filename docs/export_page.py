@@ -51,6 +51,11 @@ which is less accurate. A convolutional stem is refused, and so is a frame.
 No export holds a training row: the eight stored cases of C and the rows that a model file checks
 itself on are made up. `--with-examples` writes training rows instead, where the model has some.
 
+Only model files compute [n-grams](tables.md#what-becomes-of-a-column). In other formats a value
+of a category that was never seen is any other, even where Python takes it for one that is like it;
+and text that differs in most rows is passed as its numbers, one for each column of n-grams, which
+`model.table_.codes(frame)` has.
+
 **JavaScript** is a module without dependencies for browsers and node: `predict(rows)`,
 `predictProba(rows)`, `outputs(rows)` and `info`. Rows of a frame are objects with the names of the
 columns: numbers, texts, Booleans, null for gaps, dates as in training; `columns` says what each is.

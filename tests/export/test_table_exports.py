@@ -27,6 +27,8 @@ STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 # Two forms that both read most dates: whoever comes first is taken, and that is another test.
 AMBIGUOUS = tuple(form for form in DATE_FORMATS if form.startswith("%d/%m/%Y"))
 HOSTILE = '</script>*/ "q\n?'
+RANKS, FIELDS = ("junior", "senior", "chief"), ("nurse", "driver", "clerk", "cook", "pilot")
+PLACES = ("school", "harbour", "museum", "station")
 
 
 def people() -> pd.DataFrame:
@@ -41,6 +43,11 @@ def people() -> pd.DataFrame:
             "joined": pd.Timestamp("2020-01-01") + pd.to_timedelta(random.integers(0, 900, N), "D"),
             "seen": pd.Timestamp("1969-01-01") + pd.to_timedelta(random.integers(0, 10**6, N), "m"),
             "id": [f"customer {k}" for k in range(N)],
+            "title": [" ".join(map(random.choice, (RANKS, FIELDS, PLACES))) for _ in range(N)],
+            "note": [
+                f"{' '.join(random.choice(FIELDS + PLACES + RANKS, 4))} number {k}"
+                for k in range(N)
+            ],
         }
     )
     frame.loc[::7, "age"] = np.nan
@@ -116,7 +123,7 @@ def test_onnx_takes_a_column_each(model: Any, tmp_path: Path) -> None:
     assert [given.name for given in session.get_inputs()][:2] == ["age", "label_"]
     columns, feed = frame_columns(X), {}
     for given, column in zip(session.get_inputs(), model.table_.columns, strict=True):
-        values = values_of(columns[column.name], column.name)
+        values = values_of(columns[column.source], column.source)
         if column.kind == "category":
             texts = [text or "" for text in values.as_texts()]
             feed[given.name] = np.array(texts, dtype=object)[:, None]
@@ -134,7 +141,10 @@ def test_javascript_takes_values_as_they_are(model: Any, tmp_path: Path) -> None
     X = others()
     model.export(tmp_path / "m.mjs")
     dates = {name: X[name].dt.strftime("%Y-%m-%dT%H:%M:%S") for name in ("joined", "seen")}
-    rows = json.loads(X.assign(**dates).to_json(orient="records"))
+    codes = dict(zip(model.model_.used_names, model_rows(model, X).T, strict=True))
+    texts = {name: code for name, code in codes.items() if "n-grams" in name}
+    assert texts
+    rows = json.loads(X.assign(**dates, **texts).to_json(orient="records", double_precision=15))
     (tmp_path / "rows.json").write_text(json.dumps(rows))
     call = "predictProba" if isinstance(model, ProtoPINVClassifier) else "predict"
     (tmp_path / "t.mjs").write_text(

@@ -26,6 +26,7 @@ def main() -> None:
     for kind, dtype in SMALLER:
         write(kind, f"{kind}-{dtype}", bank=False, dtype=dtype)
     write_frame()
+    write_ngrams()
     write_continued()
     write_long_names()
 
@@ -99,6 +100,36 @@ def write_frame() -> None:
     kept = {"rows": rows.tolist(), "predictions": made.predict(frame).tolist()}
     kept["probabilities"] = np.round(made.predict_proba(frame), 9).tolist()
     path.with_suffix(".json").write_text(json.dumps(kept) + "\n")
+
+
+def write_ngrams() -> None:
+    """A model of a category whose values share words, and of text that never repeats."""
+    path = HERE / "frame-ngrams.safetensors"
+    if path.exists():
+        return
+    import pandas as pd
+
+    from protopinv import ProtoPINVClassifier
+
+    fields, places = ("nurse", "driver", "clerk", "pilot"), ("school", "museum", "harbour", "bank")
+    titles = [f"{rank} {f}, {p}" for f in fields for p in places for rank in ("senior", "chief")]
+    random = np.random.default_rng(0)
+    words = [*fields, *places, "meets", "leaves"]
+    X = pd.DataFrame(
+        {
+            "title": (titles * 2)[:54],
+            "note": [" ".join(random.choice(words, 4)) + f" {k}" for k in range(54)],
+        }
+    )
+    y = np.where(X["title"].str.contains("nurse|pilot"), "yes", "no")
+    small = {"n_prototypes": 4, "hidden_sizes": 3, "n_members": 1, "max_epochs": 5, "memory": 0}
+    made = ProtoPINVClassifier(early_stopping=False, scaling="feature", random_state=0, **small)
+    made.fit(X, y).save(path)
+    rows = [*X.head(4).to_numpy().tolist(), ["Chief of pilots, bank", None]]
+    frame = pd.DataFrame(rows, columns=X.columns)
+    answers = {"rows": rows, "predictions": made.predict(frame).tolist()}
+    answers["probabilities"] = np.round(made.predict_proba(frame), 9).tolist()
+    path.with_suffix(".json").write_text(json.dumps(answers) + "\n")
 
 
 def write(kind: str, name: str, **options: object) -> None:

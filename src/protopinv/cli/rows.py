@@ -53,7 +53,9 @@ def rows_for(
     model, table = estimator.model_, estimator.table_
     is_known = needs_target and target is None and data not in NAMED
     targets = model.target_names if is_known else target
-    as_text = [] if table is None else [c.name for c in table.columns if c.kind == "category"]
+    as_text = (
+        [] if table is None else [c.source for c in table.columns if c.kind in ("category", "text")]
+    )
     has_names = model.task == "classification" and model.classes.dtype.kind in "OUT"
     if has_names and targets is not None:  # digits are names, too
         as_text += [targets] if isinstance(targets, str) else targets

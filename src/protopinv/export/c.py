@@ -301,6 +301,7 @@ def _columns(description: Description, name: str) -> list[tuple[str, str]]:
     for number, (column, origin) in enumerate(encode.columns):
         kind = {
             "number": "a number",
+            "text": "a number, as table_.codes has it",
             "category": f'a category: {name}_code({number}, "...")',
             "date": f"a date: days since {np.datetime64(int(origin), 'D')}",
         }[column.kind]

@@ -15,7 +15,7 @@ from protopinv.errors import ExportError
 from protopinv.export.description import Description
 from protopinv.export.steps import Encode, Sum
 from protopinv.export.text import js_array, js_value, rendered
-from protopinv.tables import Category, Column, Date
+from protopinv.tables import Category, Column, Date, Text
 from protopinv.tables.values import ISO
 from protopinv.words import GAPS
 
@@ -100,7 +100,8 @@ def _object(value: Any, *, shorter: bool = False, **others: int) -> str:
 
 def _column(column: Column, origin: float) -> str:
     """What a page must know of a column: its kind, its values, and a usual one."""
-    facts: dict[str, Any] = {"name": column.name, "kind": column.kind, "typical": column.typical}
+    kind = "number" if isinstance(column, Text) else column.kind
+    facts: dict[str, Any] = {"name": column.name, "kind": kind, "typical": column.typical}
     if isinstance(column, Category):
         facts |= {"values": list(column.values), "typical": column.values[column.common]}
     else:

@@ -50,9 +50,9 @@ def write_onnx(description: Description, producer: str) -> bytes:
     here, steps, opsets = "X", description.steps, [helper.make_opsetid("", OPSET)]
     inputs = [helper.make_tensor_value_info("X", kinds.FLOAT, ["N", description.model.n_features])]
     if encode is not None:
-        types = {"category": kinds.STRING, "date": kinds.DOUBLE, "number": kinds.FLOAT}
+        types = {"category": kinds.STRING, "date": kinds.DOUBLE}
         inputs = [
-            helper.make_tensor_value_info(name, types[column.kind], ["N", 1])
+            helper.make_tensor_value_info(name, types.get(column.kind, kinds.FLOAT), ["N", 1])
             for name, column in zip(names, encode.table.columns, strict=True)
         ]
         here, steps = _encode(graph, encode, names), steps[1:]

@@ -23,7 +23,7 @@ from protopinv.plain import MOST_VALUES, UnfitError, n_values, strict_json, visi
 FORMAT = "protopinv"
 # A reader of 1.x reads every 1.y: what a file needs beyond the first of them it lists by name.
 MAJOR, MINOR = 1, 2
-KNOWN_NEEDS = ("table", "memory", "last_bank", "long", "steps", "ensemble")
+KNOWN_NEEDS = ("table", "memory", "last_bank", "long", "ngrams", "steps", "ensemble")
 # All text of a header: tensors by the ten thousand. Longer values of ours are tensors themselves.
 MOST_HEADER_BYTES = 16 * 2**20
 LONG = "long."
@@ -57,7 +57,7 @@ TENSORS: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = (
     (r"stem\.pool", ("I64",), (0,)),
     (r"stem\.\d{1,2}\.filters", ("F32",), (4,)),
     (r"stem\.\d{1,2}\.floor", ("F32",), (0,)),
-    (r"table\.\d{1,6}\.levels", ("F64",), (1,)),
+    (r"table\.\d{1,6}\.(levels|direction)", ("F64",), (1,)),
     (r"table\.\d{1,6}\.(averages|vectors)", ("F64",), (2,)),
     (r"table\.values|long\.[a-z_]{1,20}", ("U8",), (1,)),
     (r"memory\.group", ("I64",), (1,)),

@@ -177,7 +177,8 @@ def _part(header: Mapping[str, Any], parts: PartTensors, path: Path) -> Model:
         made_up=header.get("examples") == "made-up",
         parameters=header["parameters"],
     )
-    model = replace(model, n_columns=model.n_features + len(table.left_out if table else ()))
+    n_columns = len(table.names) if table else model.n_features
+    model = replace(model, n_columns=n_columns)
     refuse(faults_of_model(model, parts))
     return model
 

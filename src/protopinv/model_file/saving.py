@@ -139,6 +139,7 @@ def _header(model: Model, dtype: str) -> dict[str, Any]:
 def _needs(model: Model) -> list[str]:
     """What a reader must know of to read the file."""
     has = {"ensemble": bool(model.others)}
+    has["ngrams"] = bool(model.table and model.table.has_ngrams)
     has["steps"] = any(part.steps is not None for part in model.parts)
     has["last_bank"] = any(part.last_bank is not None for part in model.parts)
     return [n for n in KNOWN_NEEDS if has.get(n, getattr(model, n, None) is not None)]

@@ -23,7 +23,7 @@ from protopinv.model_file.saving import made_up as made_up_rows
 from protopinv.network import Network
 from protopinv.objective import Numbers
 from protopinv.report.prototypes import column_names
-from protopinv.tables import Category
+from protopinv.tables import Category, Text
 
 MOST_SCRIPT = 1_000_000
 TEST_ROWS = 100
@@ -71,7 +71,8 @@ def _of_column(column: Any) -> Control:
     if isinstance(column, Category):
         return Control(column.name, "category", 0, 1, column.typical, tuple(column.values))
     high = column.high if column.high > column.low else column.low + 1
-    kind = "boolean" if getattr(column, "boolean", False) else column.kind
+    kind = "number" if isinstance(column, Text) else column.kind
+    kind = "boolean" if getattr(column, "boolean", False) else kind
     return Control(column.name, kind, column.low, high, column.typical)
 
 

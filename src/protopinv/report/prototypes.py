@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from protopinv.features import FeatureMap, Stem, TailTransform
 from protopinv.model import Model
 from protopinv.objective import Labels, Objective
-from protopinv.tables import Category, Date, Number, Table
+from protopinv.tables import Category, Column, Date, Number, Table
 from protopinv.tables.columns import short
 from protopinv.tables.parts import DAYS_A_YEAR
 
@@ -144,20 +144,21 @@ def column_values(
     return values
 
 
-def _in_column(column: Number | Date | Category, part: Floats, span: Floats) -> tuple[str, float]:
+def _in_column(column: Column, part: Floats, span: Floats) -> tuple[str, float]:
     """Text and share: of a category the value whose column is largest, or its averages."""
     first = float(part[0])
     if isinstance(column, Category):
+        part, names = part[column.n_ngrams :], column.names[column.n_ngrams :]
         if not column.is_one_hot:
-            return f"average {short(first)}", _within(first, 0, 1)
+            return f"average {short(float(part[0]))}", _within(float(part[0]), 0, 1)
         best = int(part.argmax())
-        text = column.names[best].removeprefix(f"{column.name} = ")
+        text = names[best].removeprefix(f"{column.name} = ")
         return text, _within(part[best], 0, 1)
     if isinstance(column, Date):
         day = column.middle + first * DAYS_A_YEAR
         date = np.datetime64(int(np.clip(day, FIRST_DAY, LAST_DAY)), "D")
         return str(date), _within(day, *span)
-    if column.boolean:
+    if isinstance(column, Number) and column.boolean:
         return "yes" if first > 0.5 else "no", _within(first, 0, 1)
     return short(first), _within(first, *span)
 

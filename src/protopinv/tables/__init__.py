@@ -7,6 +7,7 @@ from protopinv.tables.category import Category
 from protopinv.tables.columns import Date, Number
 from protopinv.tables.table import Column, Table, arrays, described, restored, understood
 from protopinv.tables.target_encoding import TargetEncoding
+from protopinv.tables.text import Text
 
 __all__ = [
     "Category",
@@ -15,6 +16,7 @@ __all__ = [
     "Number",
     "Table",
     "TargetEncoding",
+    "Text",
     "arrays",
     "described",
     "restored",

@@ -53,6 +53,8 @@ class LeftOut:
 class Kind:
     """A kind of column. Fields are stored, those in ``ARRAYS`` as arrays.
 
+    Files from before have no fields that are ``NEWER``.
+
     Each kind has ``recognised``, which gives the column that was seen, why it is left out, or None
     if it is of another kind; ``code``, a number for each row; ``made_of``, the
     parts that the network sees of codes; ``names`` of the numbers they give; ``typical``, the code
@@ -63,7 +65,14 @@ class Kind:
     ``places`` of codes among them, ``with_averages`` and ``without_targets``.
     """
 
+    name: str
     ARRAYS: ClassVar[tuple[str, ...]] = ()
+    NEWER: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def source(self) -> str:
+        """The name of the column of a frame that it is made of."""
+        return self.name
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,12 +23,13 @@ from protopinv.plain import (
 )
 from protopinv.tables.category import Category
 from protopinv.tables.columns import Date, LeftOut, Number
-from protopinv.tables.values import Numbers, Seen, Texts, values_of
+from protopinv.tables.text import Text
+from protopinv.tables.values import Numbers, Seen, Texts, Values, values_of
 from protopinv.words import hint, is_gap
 
-Column = Number | Category | Date
+Column = Number | Category | Date | Text
 # The kinds of columns by their names, in the order in which they are tried.
-KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, Date, Category)}
+KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, Date, Text, Category)}
 # What a user may say of a column.
 CHOICES = ("number", "category", "date", "drop")
 
@@ -64,6 +65,14 @@ class Table:
         return all(isinstance(column, Number) and len(column.names) == 1 for column in self.columns)
 
     @property
+    def has_ngrams(self) -> bool:
+        """Whether any column is seen by the n-grams of its text."""
+        return any(
+            isinstance(column, Text) or (isinstance(column, Category) and column.n_ngrams > 0)
+            for column in self.columns
+        )
+
+    @property
     def n_features(self) -> int:
         """Numbers that a row becomes."""
         return len(self.feature_names)
@@ -73,17 +82,21 @@ class Table:
 
         With ``warn`` text that cannot be read is told of, once a column.
         """
-        missing = [column.name for column in self.columns if column.name not in columns]
+        missing = [column.source for column in self.columns if column.source not in columns]
         if missing:
             raise DataError(
                 f"Rows must have the columns of training. There is no {missing[0]!r}. "
                 f"{hint(missing[0], columns)}"
             )
         codes = []
+        read: dict[str, Values] = {}
         for column in self.columns:
-            values = values_of(columns[column.name], column.name)
+            # columns that are made of one text share its n-grams
+            if column.source not in read:
+                read = {column.source: values_of(columns[column.source], column.source)}
+            values = read[column.source]
             codes.append(column.code(values))
-            if warn and values.texts is not None and not isinstance(column, Category):
+            if warn and values.texts is not None and not isinstance(column, Category | Text):
                 _warn(column, values.texts, codes[-1])
         return np.column_stack(codes)
 
@@ -118,10 +131,11 @@ class Table:
 
     def __str__(self) -> str:
         """A line for each column."""
-        stories = [(column.name, column.story) for column in self.columns]
-        stories += [(column.name, f"left out: {column.why}") for column in self.left_out]
-        width = max(len(name) for name, _ in stories)
-        return "\n".join([*(f"{name:{width}}  {story}" for name, story in stories), *self.notes])
+        stories = {column.source: column.story for column in self.columns}
+        stories |= {column.name: f"left out: {column.why}" for column in self.left_out}
+        width = max(map(len, stories))
+        lines = [f"{name:{width}}  {story}" for name, story in stories.items()]
+        return "\n".join([*lines, *self.notes])
 
 
 def _warn(column: Column, texts: Texts, code: Numbers) -> None:
@@ -150,7 +164,7 @@ def understood(
         for name in names:
             if kinds.get(name) != "drop":
                 seen[name].add(values_of(piece[name], name))
-    recognised = [_recognised(each) for each in seen.values()]
+    recognised = [column for each in seen.values() for column in _recognised(each)]
     left_out = tuple(column for column in recognised if isinstance(column, LeftOut))
     used = tuple(column for column in recognised if not isinstance(column, LeftOut))
     if not used:
@@ -159,21 +173,33 @@ def understood(
             f"Rows must have a column that says something. None of {len(names)} does ({why}). "
             "Check the table."
         )
+    _refuse_doubles(used, left_out)
     notes = tuple(note for each in seen.values() for note in each.notes)
     return Table(used, left_out, notes, tuple(names))
 
 
-def _recognised(seen: Seen) -> Column | LeftOut:
-    """What a column is; raises ConfigError where it is not what a user says."""
+def _refuse_doubles(used: Sequence[Column], left_out: Sequence[LeftOut]) -> None:
+    """Raise DataError for a column that is called like one of those that a text becomes."""
+    others = {column.name for column in (*used, *left_out) if not isinstance(column, Text)}
+    for column in used:
+        if isinstance(column, Text) and column.name in others:
+            raise DataError(
+                f"Columns must have names of their own. The text {column.of!r} becomes columns of "
+                f"n-grams, and {column.name!r} is there already. Rename it."
+            )
+
+
+def _recognised(seen: Seen) -> Sequence[Column | LeftOut]:
+    """What a column becomes; raises ConfigError where it is not what a user says."""
     if seen.asked == "drop":
-        return LeftOut(seen.name, "as you say")
+        return [LeftOut(seen.name, "as you say")]
     if seen.gaps == seen.rows:
-        return LeftOut(seen.name, "it is empty")
+        return [LeftOut(seen.name, "it is empty")]
     for name, kind in KINDS.items():
         if seen.asked in (None, name):
             recognised = kind.recognised(seen)
             if recognised is not None:
-                return recognised
+                return recognised if isinstance(recognised, tuple) else [recognised]
     holds = f"text such as {next(iter(seen.counts))!r:.40}" if seen.counts else f"{seen.held}s"
     raise ConfigError(
         f"A column must hold what you say it does. columns says that {seen.name!r} is a "
@@ -242,7 +268,11 @@ def restored(description: Mapping[str, Any], stored: Mapping[str, NDArray[Any]])
     columns: list[Column] = []
     for number, each in enumerate(description["columns"]):
         kind = KINDS[each["kind"]]
-        plain = _plain(kind)
+        plain = {
+            name: type_
+            for name, type_ in _plain(kind).items()
+            if name in each or name not in kind.NEWER
+        }
         check(f"column {number}.", each, {name: RULES[type_] for name, type_ in plain.items()})
         parts: dict[str, Any] = {name: each[name] for name in plain}
         parts |= {name: tuple(value) for name, value in parts.items() if isinstance(value, list)}
@@ -263,7 +293,8 @@ def restored(description: Mapping[str, Any], stored: Mapping[str, NDArray[Any]])
         check("left_out.", each, {"name": TEXT, "why": TEXT})
     left_out = tuple(LeftOut(each["name"], each["why"]) for each in description["left_out"])
     names = [column.name for column in (*columns, *left_out)]
-    if len(set(names)) != len(names) or sorted(description["names"]) != sorted(names):
+    sources = {column.source for column in columns}.union(column.name for column in left_out)
+    if len(set(names)) != len(names) or sorted(description["names"]) != sorted(sources):
         raise ValueError("names of other columns, or a column that is there twice")
     return Table(tuple(columns), left_out, tuple(description["notes"]), tuple(description["names"]))
 

@@ -104,7 +104,8 @@ class TargetEncoding:
             if not isinstance(after, Category) or not isinstance(before, Category):
                 continue
             if after is not before and after.names == before.names:
-                fixed, names = after.vectors.copy(), after.names
+                n = after.n_ngrams
+                fixed, names = after.vectors[:, n:].copy(), after.names[n:]
                 targets = tuple(name.removeprefix(f"{after.name}{AVERAGE}") for name in names)
                 fixed[len(before.values) : -2] = np.nan
                 averages[number] = Averages(after, fixed.shape, fixed)

@@ -15,9 +15,11 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from protopinv.errors import DataError
 from protopinv.rows import keys_of
+from protopinv.tables import ngrams
 from protopinv.words import NEARLY_ALL, is_gap, number_of
 
 Numbers = NDArray[np.float64]
@@ -60,6 +62,16 @@ class Values:
             return self.texts or []
         write = WRITING[self.held]
         return [None if math.isnan(value) else write(value) for value in self.numbers.tolist()]
+
+    @cached_property
+    def gaps(self) -> NDArray[np.bool_]:
+        """Whether each row has a gap."""
+        return np.array([is_gap(text) for text in self.as_texts()], dtype=bool)
+
+    @cached_property
+    def ngrams(self) -> csr_array:
+        """The n-grams of each row, of length one; none for a gap."""
+        return ngrams.weighted(ngrams.hashed([text or "" for text in self.as_texts()]))
 
     def read(self, reading: Callable[[str], float]) -> Numbers:
         """Numbers or days as they are, and those of text by a ``reading``; NaN for what is none."""
