@@ -101,7 +101,7 @@ ALL = (
     replace(DEEP, encoding="both"),
 )
 EFFORTS: dict[str, Budget] = {
-    "quick": Budget((PLAIN,), (STEPPED,), FOLDS + 1, epochs=0.4, prototypes=0.8, width=0.75),
+    "quick": Budget((PLAIN,), (PLAIN, STEPPED), FOLDS + 1, epochs=0.22, prototypes=0.8, width=0.75),
     "balanced": Budget(SCREENED, OF_TABLES, FOLDS + 1, ensemble_size=4),
     "best": Budget(SCREENED, ALL, 2 * FOLDS + 1, ensemble_size=6, epochs=1.6),
 }
