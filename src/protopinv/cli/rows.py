@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 from protopinv.cli.options import separator_of
 from protopinv.cli.output import say
 from protopinv.errors import ConfigError, DataError
+from protopinv.words import PLAIN
 
 if TYPE_CHECKING:
     from protopinv.data import Dataset
     from protopinv.data.sources import Split
+    from protopinv.tables import Column
     from protopinv.tuning import Estimator
 
 
@@ -33,6 +35,11 @@ def _is_model(name: str) -> bool:
         return False
 
 
+def _is_text(column: "Column") -> bool:
+    """Whether a column must come as it is written: as names, or as numbers in a form of theirs."""
+    return column.kind == "category" or getattr(column, "form", PLAIN) != PLAIN
+
+
 def rows_for(
     estimator: "Estimator",
     data: str,
@@ -53,7 +60,7 @@ def rows_for(
     model, table = estimator.model_, estimator.table_
     is_known = needs_target and target is None and data not in NAMED
     targets = model.target_names if is_known else target
-    as_text = [] if table is None else [c.name for c in table.columns if c.kind == "category"]
+    as_text = [] if table is None else [c.name for c in table.columns if _is_text(c)]
     has_names = model.task == "classification" and model.classes.dtype.kind in "OUT"
     if has_names and targets is not None:  # digits are names, too
         as_text += [targets] if isinstance(targets, str) else targets

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from protopinv.tables.columns import Kind, LeftOut
 from protopinv.tables.parts import Look, Part
-from protopinv.tables.values import Numbers, Seen, Values
+from protopinv.tables.values import MANY, Numbers, Seen, Values
 from protopinv.words import is_gap
 
 UNKNOWN = -1.0
@@ -19,8 +19,6 @@ FEW_VALUES, MOST_VALUES = 30, 10_000
 LEAST_SEEN = 3
 # Text that is different in nearly every row is a name: it says nothing of the next row.
 NAMES_SHARE, NAMES_LEAST = 0.5, 50
-# With so many numbers among names, it is explained why these are not taken as numbers.
-MANY = 0.5
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from protopinv.plain import (
 from protopinv.tables.category import Category
 from protopinv.tables.columns import Date, LeftOut, Number
 from protopinv.tables.values import Numbers, Seen, Texts, values_of
-from protopinv.words import hint, is_gap
+from protopinv.words import PLAIN, hint, is_gap, said_of
 
 Column = Number | Category | Date
 # The kinds of columns by their names, in the order in which they are tried.
@@ -38,6 +38,8 @@ VALUES = "values"
 # What fields of columns must be, by their types.
 RULES = {str: TEXT, float: NUMBER, bool: BOOL, int: COUNT, tuple[str, ...]: TEXTS}
 OBJECTS = list_of(OBJECT, "objects")
+# What columns of older files do not say.
+SINCE = {"number": {"form": PLAIN}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +62,11 @@ class Table:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every column is a number that the network sees as it is."""
-        return all(isinstance(column, Number) and len(column.names) == 1 for column in self.columns)
+        """Whether every column is a number that the network sees as it is, and written plainly."""
+        return all(
+            isinstance(column, Number) and len(column.names) == 1 and column.form == PLAIN
+            for column in self.columns
+        )
 
     @property
     def n_features(self) -> int:
@@ -124,13 +129,14 @@ class Table:
         return "\n".join([*(f"{name:{width}}  {story}" for name, story in stories), *self.notes])
 
 
-def _warn(column: Column, texts: Texts, code: Numbers) -> None:
+def _warn(column: Number | Date, texts: Texts, code: Numbers) -> None:
     gaps = np.flatnonzero(np.isnan(code)).tolist()
     bad = [texts[row] for row in gaps if not is_gap(texts[row])]
+    kind = "dates" if isinstance(column, Date) else f"numbers{said_of(column.form)}"
     if bad:
         warnings.warn(
             UnreadableWarning(
-                f"Column {column.name!r} must hold {column.kind}s. {len(bad)} values such as "
+                f"Column {column.name!r} must hold {kind}. {len(bad)} values such as "
                 f"{bad[0]!r:.40} are none and count as gaps. Correct them, or leave them empty."
             ),
             stacklevel=6,
@@ -173,6 +179,8 @@ def _recognised(seen: Seen) -> Column | LeftOut:
         if seen.asked in (None, name):
             recognised = kind.recognised(seen)
             if recognised is not None:
+                if kind is Category and seen.unread:
+                    warnings.warn(UnreadableWarning(seen.unread), stacklevel=8)
                 return recognised
     holds = f"text such as {next(iter(seen.counts))!r:.40}" if seen.counts else f"{seen.held}s"
     raise ConfigError(
@@ -240,8 +248,8 @@ def restored(description: Mapping[str, Any], stored: Mapping[str, NDArray[Any]])
     texts, unused = _values(stored[VALUES]), {**stored}
     del unused[VALUES]
     columns: list[Column] = []
-    for number, each in enumerate(description["columns"]):
-        kind = KINDS[each["kind"]]
+    for number, raw in enumerate(description["columns"]):
+        kind, each = KINDS[raw["kind"]], {**SINCE.get(raw["kind"], {}), **raw}
         plain = _plain(kind)
         check(f"column {number}.", each, {name: RULES[type_] for name, type_ in plain.items()})
         parts: dict[str, Any] = {name: each[name] for name in plain}
