@@ -92,10 +92,10 @@ def _number_in(text: str, form: str) -> float:
         minutes = float(parts["minutes"]) + float(parts.get("seconds", 0)) / 60
         number = float(parts["hours"]) + minutes / 60
     else:
-        whole = "".join(sign for sign in parts["whole"] if sign.isdecimal())
-        if not (whole or parts["fraction"]):
+        digits = "".join(sign for sign in parts["whole"] if sign.isdecimal())
+        if not (digits or parts["fraction"]):
             return math.nan
-        number = float(f"0{whole}.{parts['fraction'] or 0}e{parts['power'] or 0}")
+        number = float(f"0{digits}.{parts['fraction'] or 0}e{parts['power'] or 0}")
     number = number if sign in ("", "+") else -number
     return number if math.isfinite(number) else math.nan
 
