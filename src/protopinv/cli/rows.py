@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protopinv.cli.options import separator_of
+from protopinv.cli.options import MissingTarget, separator_of
 from protopinv.cli.output import say
 from protopinv.errors import ConfigError, DataError
 from protopinv.words import PLAIN
@@ -49,6 +49,7 @@ def rows_for(
     encoding: str | None = None,
     *,
     needs_target: bool = False,
+    missing_target: MissingTarget = "error",
     split: "Split" = "test",
 ) -> "Dataset":
     """One split of a named set, or all columns of a table; the model picks its own by name.
@@ -73,7 +74,8 @@ def rows_for(
         as_text=as_text,
         separator=separator_of(separator),
         encoding=encoding,
-        task="classification" if has_names else "auto",
+        task="classification" if has_names else model.task,
+        missing_target=missing_target,
     )
     for line in rows.said:
         say(line)

@@ -38,6 +38,11 @@ class FileRows(ABC):
         """Rows of all blocks."""
         return sum(self.lengths)
 
+    @property
+    def has_decimal_commas(self) -> bool:
+        """Whether a comma in a number of text begins its decimals."""
+        return False
+
     def blocks(self) -> list[Block]:
         """Return the blocks of the file, in order."""
         starts = enumerate(zip(self.lengths, accumulate(self.lengths, initial=0), strict=False))
