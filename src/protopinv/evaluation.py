@@ -14,7 +14,8 @@ from sklearn import metrics
 from sklearn.utils.validation import column_or_1d
 
 from protopinv.errors import DataError
-from protopinv.estimators.rows import checked_weight, data_errors, exact_targets, plain_labels
+from protopinv.estimators.rows import data_errors
+from protopinv.estimators.targets import checked_weight, exact_targets, plain_labels
 from protopinv.model import Model
 from protopinv.objective import Labels, Numbers, Objective
 from protopinv.train.targets import few

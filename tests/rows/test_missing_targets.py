@@ -9,7 +9,7 @@ import pytest
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
 from protopinv.data import open_table
 from protopinv.errors import DataError
-from protopinv.rows import delimited, open_rows
+from protopinv.rows import ArrowRows, delimited, open_rows
 
 N = 600
 X = np.random.default_rng(0).normal(size=N).round(4)
@@ -27,6 +27,12 @@ def written(folder: Path, targets: list, suffix: str = ".csv") -> str:
     else:
         frame.write_ipc(path)
     return str(path)
+
+
+def read(rows: ArrowRows) -> None:
+    """As the command line does where a missing target is an error."""
+    rows.require_plain_targets()
+    rows.load()
 
 
 def with_gaps(values: list, gap: object) -> list:
@@ -57,8 +63,7 @@ def test_rows_without_a_target_are_left_out_and_counted(
     np.testing.assert_allclose(features[:, 0], X[~LOST])
     refused = open_rows(path, "y").with_number_targets(few_too=False)
     with pytest.raises(DataError, match=r"Every row needs a target.*(empty|holds).*row 8\b"):
-        refused.require_plain_targets()
-        refused.load()
+        read(refused)
 
 
 def test_missing_numbers_of_a_parquet_file_may_be_nan(tmp_path: Path) -> None:

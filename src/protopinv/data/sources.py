@@ -10,7 +10,7 @@ import numpy as np
 from protopinv.errors import DataError
 from protopinv.files import is_file, is_folder
 from protopinv.rows import ArrowRows, open_rows
-from protopinv.rows.files import STDIN
+from protopinv.rows.formats import STDIN
 
 Split = Literal["train", "test"]
 NAMED = ("digits", "mnist", "fashion-mnist")

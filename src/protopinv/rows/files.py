@@ -26,11 +26,15 @@ from protopinv.rows.columns import (
 )
 from protopinv.rows.delimited import DelimitedRows, share_types
 from protopinv.rows.formats import (
+    ENDINGS,
     LOOKED_AT,
+    STDIN,
     FileRows,
     IpcRows,
     ParquetRows,
     damage_named,
+    files_of,
+    format_of,
     split_names,
 )
 from protopinv.rows.source import IN_MEMORY_BYTES, Block, Piece, RowSource, placed
@@ -38,16 +42,8 @@ from protopinv.rows.text import check_separator
 from protopinv.words import PLAIN, hint, said_of
 
 pa = Later("pyarrow")
-# How names of files end, by their formats.
-ENDINGS = {
-    "parquet": (".parquet", ".pq"),
-    "arrow": (".arrow", ".feather"),
-    "csv": (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz"),
-}
 # Rows are taken from a file about so many at a time, whatever is asked for.
 LEAST_ROWS = 1_024
-# A table that comes from another program.
-STDIN = Path("-")
 
 
 def open_rows(
@@ -80,7 +76,7 @@ def open_rows(
     root = path if path.is_dir() else path.parent
     opened = [
         _opened(file, str(file.relative_to(root)), targets, as_text, separator, encoding)
-        for file in _files(path)
+        for file in files_of(path)
     ]
     share_types(opened)
     rows = ArrowRows(opened, targets, features, drop, weight, as_text)
@@ -339,12 +335,6 @@ class ArrowRows(RowSource):
         return X
 
 
-def format_of(path: Path) -> str | None:
-    """Return the format of a file by the ending of its name: parquet, arrow or csv."""
-    name = path.name.lower()
-    return next((kind for kind, endings in ENDINGS.items() if name.endswith(endings)), None)
-
-
 def _opened(
     path: Path,
     name: str,
@@ -378,34 +368,6 @@ def _opened(
             f"A separator and an encoding are of CSV files. {path.name} is {kind}. Leave them out."
         )
     return (ParquetRows if kind == "parquet" else IpcRows)(path, name, targets)
-
-
-def _files(path: Path) -> list[Path]:
-    """The file at a path, or the files of the folder there."""
-    if path == STDIN or path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise DataError(
-            f"Rows must be in a file or a folder of files. There is no {path}. Check the path."
-        )
-    files = sorted(file for file in path.rglob("*") if format_of(file) and file.is_file())
-    # names that begin with a dot or an underscore are what tools leave in folders of data
-    parts = {file: file.relative_to(path).parts for file in files}
-    files = [file for file in files if not any(part[0] in "._" for part in parts[file])]
-    # beside other files of data a .txt file says what they are
-    files = [file for file in files if not file.name.lower().endswith((".txt", ".txt.gz"))] or files
-    if not files:
-        raise DataError(
-            f"A folder of rows must hold {', '.join(chain(*ENDINGS.values()))} files. {path} holds "
-            "none. Check the path."
-        )
-    kinds = {str(format_of(file)) for file in files}
-    if len(kinds) > 1:
-        raise DataError(
-            f"A folder of rows must hold files of one kind. {path} holds "
-            f"{' and '.join(sorted(kinds))} files. Name one of them, or move the others."
-        )
-    return files
 
 
 def _require_columns(

@@ -296,7 +296,7 @@ def values_of(column: Any, name: str) -> Values:
         return Values("category", texts=_texts(column.cast(nw.String).to_list()))
     values = column.to_list()
     # a column of objects is called text by its first values alone
-    if dtype == nw.String and all(isinstance(v, str) or _is_nothing(v) for v in values):
+    if dtype == nw.String and all(isinstance(v, str) or is_nothing(v) for v in values):
         return Values("text", texts=_texts(values))
     return _of_objects(values, name)
 
@@ -330,7 +330,7 @@ def _of_objects(values: list[Any], name: str) -> Values:
 
 def _plain(value: Any, name: str) -> tuple[str, Any]:
     """The kind of a value, none of a gap, and the value as a number or as text."""
-    if _is_nothing(value):
+    if is_nothing(value):
         return "", None
     if isinstance(value, bool | np.bool_):
         return "boolean", float(value)
@@ -349,7 +349,7 @@ def _plain(value: Any, name: str) -> tuple[str, Any]:
     )
 
 
-def _is_nothing(value: Any) -> bool:
+def is_nothing(value: Any) -> bool:
     """None, NaN, and what pandas has for them."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
