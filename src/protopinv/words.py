@@ -46,6 +46,8 @@ _FORM = re.compile(
 MOST_SIDES = 4
 # Text is numbers or dates if nearly all of it can be read as such.
 NEARLY_ALL = 0.95
+# It looks like numbers if so much of it does.
+MANY = 0.5
 # So many different whole numbers at most are taken for classes.
 MOST_WHOLE_CLASSES = 20
 

@@ -1,5 +1,6 @@
 """Targets that are written as people write numbers, and rows that have none."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -113,3 +114,9 @@ def test_few_numbers_with_a_unit_are_classes_unless_numbers_are_asked_for(tmp_pa
     with pytest.warns(UserWarning, match="'y' is a number, written as 1,234.56 doors"):
         model = ProtoPINVRegressor(**QUICK).fit(open_rows(path, "y"))
     assert 2.5 < model.predict(pl.DataFrame({"x": [0.0]}))[0] < 5.5
+
+
+def test_targets_that_look_like_numbers_in_several_forms_are_named(tmp_path: Path) -> None:
+    path = written(tmp_path, [f"{k} {('kg', 'lb')[k % 3 == 0]}" for k in range(N)])
+    (line,) = open_table(path, target="y").said
+    assert re.search(r"'y' looks like numbers, such as '\d+ kg' and '\d+ lb', and no form", line)

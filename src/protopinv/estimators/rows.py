@@ -4,6 +4,7 @@ Columns of a fitted model are matched by name: rows may have them in any order, 
 ignored with a warning, and a missing one is an error.
 """
 
+import copy
 import math
 import warnings
 from collections.abc import Iterator
@@ -194,9 +195,10 @@ def _gaps_seen_to(source: RowSource, model: Model | None) -> RowSource:
     if not isinstance(source, ArrayRows) or not source.has_gaps():
         return source
     if model is None or model.table is not None:
-        source.is_framed, source.is_named = True, source.names is not None
-        source.names = source.names or _columns_named(source.X)
-        return source
+        framed = copy.copy(source)
+        framed.is_framed, framed.is_named = True, source.names is not None
+        framed.names = source.names or _columns_named(source.X)
+        return framed
 
     def without(_: Block, piece: Piece, *, features: bool) -> Piece:
         return piece._replace(X=with_middles(piece.X, model)) if features else piece

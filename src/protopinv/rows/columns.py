@@ -18,6 +18,7 @@ from protopinv.errors import DataError
 from protopinv.optional import Later
 from protopinv.words import (
     GAPS,
+    MANY,
     MOST_WHOLE_CLASSES,
     NEARLY_ALL,
     NUMBER,
@@ -229,6 +230,17 @@ class TargetText:
         values = self.different | {number_of(text, form) for text in self.texts}
         are_many = len(values) > MOST_WHOLE_CLASSES or any(value % 1 for value in values)
         return form if are_many or few_too else PLAIN
+
+    @property
+    def unread(self) -> str:
+        """Two examples of names that look like numbers, as most do, and that no form reads."""
+        n, form = self.numbers + self.names, best_form(self.forms)
+        is_read = form == PLAIN or self.forms[form] >= NEARLY_ALL * max(1, n)
+        if is_read or self.forms[form] < MANY * n or self.truths or self.has_codes:
+            return ""
+        # one that is read, and one that is not
+        apart = {bool(np.isnan(number_of(text, form))): text for text in sorted(self.texts)}
+        return " and ".join(f"{apart[is_bad]!r:.40}" for is_bad in sorted(apart))
 
     def require_plain(self, column: str) -> None:
         """Raise DataError for numbers that some values are none of, or that are too large."""

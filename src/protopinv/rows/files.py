@@ -39,7 +39,7 @@ from protopinv.rows.formats import (
 )
 from protopinv.rows.source import IN_MEMORY_BYTES, Block, Piece, RowSource, placed
 from protopinv.rows.text import check_separator
-from protopinv.words import PLAIN, hint, said_of
+from protopinv.words import NEARLY_ALL, PLAIN, hint, said_of
 
 pa = Later("pyarrow")
 # Rows are taken from a file about so many at a time, whatever is asked for.
@@ -197,11 +197,16 @@ class ArrowRows(RowSource):
             if name not in {*self._as_text, *self.forms} and labels.names
         }
         typed.forms = self.forms | {name: form for name, form in forms.items() if form != PLAIN}
-        said = (
+        said = [
+            f"the target {name!r} looks like numbers, such as {labels.unread}, and no form reads "
+            f"{NEARLY_ALL:.0%} of them; its values are names"
+            for name, labels in self._labels.items()
+            if name not in {*self._as_text, *typed.forms} and labels.unread
+        ] + [
             f"the target {name!r} is a number{said_of(form)}; predictions are such numbers"
             for name, form in typed.forms.items()
             if name not in self.forms
-        )
+        ]
         typed.said = (*self.said, *said)
         return typed
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from protopinv.tables.columns import Kind, LeftOut
 from protopinv.tables.parts import Look, Part
-from protopinv.tables.values import MANY, Numbers, Seen, Values
-from protopinv.words import is_gap
+from protopinv.tables.values import Numbers, Seen, Values
+from protopinv.words import MANY, is_gap
 
 UNKNOWN = -1.0
 # So many values get a column each, and so many are told apart at all.

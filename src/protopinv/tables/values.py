@@ -20,6 +20,7 @@ from protopinv.errors import DataError
 from protopinv.rows import keys_of
 from protopinv.rows.columns import CODE
 from protopinv.words import (
+    MANY,
     NEARLY_ALL,
     PLAIN,
     best_form,
@@ -44,8 +45,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOST_COUNTED = 500_000
 # Numbers of a column that are stored to find its middle and its range.
 SAMPLE = 20_000
-# A column looks like numbers if such a share of its texts does.
-MANY = 0.5
 # So many different numbers may be levels.
 MOST_LEVELS = 1_000
 
