@@ -58,7 +58,8 @@ and text that differs in most rows is passed as its numbers, one for each column
 
 **JavaScript** is a module without dependencies for browsers and node: `predict(rows)`,
 `predictProba(rows)`, `outputs(rows)` and `info`. Rows of a frame are objects with the names of the
-columns: numbers, texts, Booleans, null for gaps, dates as in training; `columns` says what each is.
+columns: numbers, texts, Booleans, null for gaps, dates and text of numbers as in training;
+`columns` says what each is.
 
 **scikit-learn** gets an `MLPClassifier` or `MLPRegressor` with our weights, if the activation is
 one of theirs and nothing stands before the layers. Bounds of a regressor are not part of it.

@@ -77,6 +77,14 @@ class UnreadableWarning(UserWarning):
     """Text in a column of numbers or dates that is neither, and counts as a gap."""
 
 
+class GapsWarning(UserWarning):
+    """Rows have NaN and those of the fit had none; the middle of its column stands in for each."""
+
+
+class TextTargetsWarning(UserWarning):
+    """Targets came as text, and were read as numbers."""
+
+
 class ColumnsWarning(UserWarning):
     """Rows have columns that the model was not fitted on; they are left out."""
 

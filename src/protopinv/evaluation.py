@@ -14,7 +14,13 @@ from sklearn import metrics
 from sklearn.utils.validation import column_or_1d
 
 from protopinv.errors import DataError
-from protopinv.estimators.rows import checked_weight, data_errors, exact_targets, plain_labels
+from protopinv.estimators.rows import data_errors
+from protopinv.estimators.targets import (
+    checked_weight,
+    exact_targets,
+    plain_labels,
+    written_numbers,
+)
 from protopinv.model import Model
 from protopinv.objective import Labels, Numbers, Objective
 from protopinv.train.targets import few
@@ -289,7 +295,7 @@ def _true_labels(y: Any, shape: tuple[int, ...]) -> NDArray[Any]:
 
 def _true_numbers(y: Any, shape: tuple[int, ...]) -> Floats:
     with data_errors():
-        truth = np.asarray(y, dtype=np.float64)
+        truth = np.asarray(written_numbers(np.asarray(y)), dtype=np.float64)
     columns = truth.reshape(len(truth), -1)
     if columns.shape != shape or not np.isfinite(columns).all():
         raise DataError(

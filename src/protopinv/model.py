@@ -13,7 +13,7 @@ from torch import Tensor
 
 from protopinv.bank import Bank
 from protopinv.errors import DataError, ModelFileError, TrainingError
-from protopinv.features import FeatureMap, Front, Steps
+from protopinv.features import FeatureMap, Front, Steps, TailTransform
 from protopinv.memory import Memory
 from protopinv.network import Network, mean_network
 from protopinv.objective import Classes, Labels, Objective
@@ -134,6 +134,17 @@ class Model:
     def n_features(self) -> int:
         """Numbers of a row as ``examples`` hold it: one for each column that is used."""
         return self.n_inputs if self.table is None else len(self.table.columns)
+
+    @property
+    def middle(self) -> NDArray[np.float64]:
+        """A row of numbers that is in the middle of all columns: what stands in for gaps.
+
+        Means; behind a tail transform what becomes the mean, which is nearer to the median.
+        """
+        mean = self.features.mean.double()
+        if isinstance(self.front, TailTransform):
+            mean = self.front.restored(mean[None])[0]
+        return mean.numpy()
 
     @property
     def used_names(self) -> tuple[str, ...] | None:

@@ -159,3 +159,49 @@ def test_sorted_files_are_looked_into_all_over(tmp_path: Path) -> None:
     result = run("train", tmp_path, "--target", "y", "-o", out, "--max-epochs", "2")
     assert result.returncode == 0, result.stderr
     assert "task: regression" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def shares(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table as people write it: prices, weights, shares, and rows that have no share."""
+    folder, random = tmp_path_factory.mktemp("shares"), np.random.default_rng(0)
+    lines = ["price,weight,share"]
+    for row, (price, weight) in enumerate(random.normal((50_000, 30), (9_000, 4), (400, 2))):
+        share = {7: "", 9: "n/a"}.get(row % 50, f"{price / 1000 + weight:.1f} %")
+        lines.append(f'"${price:,.2f}",{weight:.1f} kg,{share}')
+    (folder / "shares.csv").write_text("\n".join(lines))
+    return folder
+
+
+def test_a_table_as_people_write_it_is_trained_on_scored_and_predicted(shares: Path) -> None:
+    table, model = shares / "shares.csv", shares / "m.safetensors"
+    quick = ("--effort", "quick", "--max-epochs", "20")
+    result = run("train", table, "--target", "share", "-o", model, "--json", *quick)
+    assert result.returncode == 0, result.stderr
+    answer = json.loads(result.stdout)
+    assert (answer["task"], answer["rows"]) == ("regression", 384)
+    for line in (
+        "16 rows have no target and were left out",
+        "the target 'share' is a number, written as 1,234.56 %; predictions are such numbers",
+        "price   number, written as $1,234.56, mostly",
+        "weight  number, written as 1,234.56 kg, mostly",
+    ):
+        assert line in result.stderr
+    score = answered("evaluate", model, table)
+    assert score["n_rows" if "n_rows" in score else "rows"] == 384
+    assert score["r2"] > 0.9
+    (shares / "new.csv").write_text('price,weight\n"$50,000.00",30.0 kg\n$900,30.0 kg\n')
+    usual, cheap = answered("predict", model, shares / "new.csv")["prediction"]
+    assert usual == pytest.approx(80, abs=3)
+    assert cheap < 70
+
+
+def test_missing_targets_are_an_error_where_that_is_asked_for(shares: Path) -> None:
+    table, model = shares / "shares.csv", shares / "m.safetensors"
+    for command in (
+        ("train", table, "--target", "share", "-o", shares / "other.safetensors"),
+        ("tune", table, "--target", "share", "-o", shares / "other.safetensors"),
+        ("evaluate", model, table),
+    ):
+        refused = run(*command, "--missing-target", "error")
+        assert_refused(refused, ExitCode.DATA, "Every row needs a target. Column 'share'", "row 8")

@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from protopinv.data import Dataset, load_data
+from protopinv.data import Dataset, load_data, open_table
 from protopinv.errors import DataError, MissingExtraError
 from protopinv.optional import require
 
@@ -234,3 +234,11 @@ def test_a_named_set_has_its_own_target() -> None:
 def test_a_missing_package_names_its_extra() -> None:
     with pytest.raises(MissingExtraError, match=r"needs the package nosuch.*'protopinv\[table\]'"):
         require("nosuch.part", extra="table", why="Reading a table")
+
+
+def test_commas_that_group_digits_stay_in_a_file_with_semicolons(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a;y\n1,234;1,234\n1,234,567;1,234,567\n5,678;5,678.5\n")
+    rows = open_table(str(path), target="y", task="regression")
+    assert rows.load()[1].tolist() == [1_234, 1_234_567, 5_678.5]
+    assert load_table(path, target="y").X["a"].to_pylist() == ["1,234", "1,234,567", "5,678"]

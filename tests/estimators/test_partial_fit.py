@@ -209,11 +209,11 @@ def test_classes_that_are_announced_have_columns_from_the_start(five) -> None:
         (lambda X, y: (X, y.astype(str)), r"Labels must be of one kind"),
         (lambda X, y: (X, y + 0.5), r"Unknown label type|continuous"),
         (lambda X, y: (X, np.eye(5, dtype=int)[y]), r"one class a row\. y has 5 columns"),
-        (lambda X, y: (np.where(X > 3, np.nan, X), y), r"NaN"),
+        (lambda X, y: (np.where(X > 3, np.inf, X), y), r"infinity"),
         (lambda X, y: (X, y, [0, 1]), r"must list every class of y"),
         (lambda X, y: (X, y, None, -np.ones(len(y))), r"Weights of rows must be 0 or more"),
     ],
-    ids=["features", "rows", "kind", "numbers", "labels", "nan", "classes", "weights"],
+    ids=["features", "rows", "kind", "numbers", "labels", "infinity", "classes", "weights"],
 )
 def test_bad_input_is_refused_and_the_model_stays(five, fitted, change, message: str) -> None:
     X, y = five
@@ -364,9 +364,9 @@ def test_a_long_source_forgets_once(five, fitted) -> None:
 def test_a_long_source_is_learned_whole_or_not_at_all(five, fitted) -> None:
     X, y = five
     X = X.copy()
-    X[-1] = np.nan
+    X[-1] = np.inf
     attributes = dict(vars(fitted))
-    with pytest.raises(DataError, match=r"must be finite numbers.* holds nan"):
+    with pytest.raises(DataError, match=r"must be finite numbers.* holds inf"):
         fitted.partial_fit(ArrayRows(X, y, memory=0))
     assert vars(fitted) == attributes
 

@@ -485,7 +485,7 @@ def test_rows_to_compare_on_are_checked_before_anything_is_written(tmp_path: Pat
     for options, message in [
         ({"X": X[:, :3]}, "features"),
         ({"X": X, "y": np.r_[y, y]}, "one row per sample"),
-        ({"X": X * np.nan}, "NaN"),
+        ({"X": X * np.inf}, "infinity"),
         ({"calibration": X[:, :3], "dtype": "int8"}, "features"),
         ({"calibration": X}, "Calibration is for int8"),
     ]:

@@ -222,3 +222,34 @@ def test_javascript_reads_dates_in_every_form_that_python_does(tmp_path: Path) -
     with pytest.warns(UnreadableWarning):
         expected = model.predict(X)
     np.testing.assert_allclose(json.loads(done.stdout), expected, atol=1e-4)
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_javascript_reads_numbers_in_every_form_that_python_does(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(0).normal(0, 2_000, 300).round(2)
+    dollars = [f"${x:,.2f}" if x > 0 else f"(${-x:,.2f})" for x in numbers]
+    X = pd.DataFrame(
+        {
+            "$1,234.56": dollars,
+            "1.234,56 €": [f"{x:,.2f} €".translate(str.maketrans(",.", ".,")) for x in numbers],
+            "1 234,56": [f"{x:,.2f}".translate(str.maketrans(",.", "\u00a0,")) for x in numbers],
+            "1'234.56": [f"{x:,.2f}".replace(",", "\u2019") for x in numbers],
+            "1,234.56 m2": [f"{x:.2f} m2".replace("-", "\u2212") for x in numbers],
+            "20:51": [f"{int(abs(x)) % 24}:{int(abs(x)) % 60:02}" for x in numbers],
+            "20:51:36": [f"{int(abs(x))}:{int(abs(x)) % 60:02}:07.5" for x in numbers],
+        }
+    )
+    model = ProtoPINVRegressor(effort="quick", max_epochs=3, random_state=0).fit(X, numbers)
+    assert [column.form for column in model.table_.columns] == list(X)
+    X.iloc[0], X.iloc[1] = "--5", "."  # no number in any form
+    X.iloc[2] = "-"  # a gap
+    model.export(tmp_path / "m.mjs")
+    (tmp_path / "rows.json").write_text(X.to_json(orient="records"))
+    (tmp_path / "t.mjs").write_text(
+        "import * as m from './m.mjs';\nimport fs from 'fs';\n"
+        "console.log(JSON.stringify(m.predict(JSON.parse(fs.readFileSync('rows.json')))));\n"
+    )
+    done = subprocess.run([NODE, "t.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    with pytest.warns(UnreadableWarning):
+        expected = model.predict(X)
+    np.testing.assert_allclose(json.loads(done.stdout), expected, rtol=1e-5)

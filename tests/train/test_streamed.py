@@ -279,9 +279,9 @@ def test_names_of_columns_are_kept(table, tmp_path: Path) -> None:
 def test_rows_that_cannot_be_used_are_named(table) -> None:
     X, y = table
     bad = X.copy()
-    bad[2_345, 3] = np.nan
+    bad[2_345, 3] = np.inf
     model = ProtoPINVClassifier(**SHORT)
-    with pytest.raises(DataError, match=r"Row 2,346 of X holds nan in column 3"):
+    with pytest.raises(DataError, match=r"Row 2,346 of X holds inf in column 3"):
         model.fit(ArrayRows(bad, y, memory=0))
     weight = np.ones(len(y))
     weight[17] = -1

@@ -50,6 +50,10 @@ KnownTarget = Annotated[
 Weight = Annotated[
     str | None, typer.Option(help="The column that says what each row counts, for a table.")
 ]
+MissingTarget = Annotated[
+    Literal["drop", "error"],
+    typer.Option(help="Rows of a table without a target: drop leaves them out and counts them."),
+]
 Separator = Annotated[
     str | None,
     typer.Option(help="What stands between the fields of a CSV file; tab for tabs. Default: seen."),

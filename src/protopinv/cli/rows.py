@@ -3,13 +3,15 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protopinv.cli.options import separator_of
+from protopinv.cli.options import MissingTarget, separator_of
 from protopinv.cli.output import say
 from protopinv.errors import ConfigError, DataError
+from protopinv.words import PLAIN
 
 if TYPE_CHECKING:
     from protopinv.data import Dataset
     from protopinv.data.sources import Split
+    from protopinv.tables import Column
     from protopinv.tuning import Estimator
 
 
@@ -33,6 +35,11 @@ def _is_model(name: str) -> bool:
         return False
 
 
+def _is_text(column: "Column") -> bool:
+    """Whether a column must come as it is written: as names, or as numbers in a form of theirs."""
+    return column.kind in ("category", "text") or getattr(column, "form", PLAIN) != PLAIN
+
+
 def rows_for(
     estimator: "Estimator",
     data: str,
@@ -42,6 +49,7 @@ def rows_for(
     encoding: str | None = None,
     *,
     needs_target: bool = False,
+    missing_target: MissingTarget = "error",
     split: "Split" = "test",
 ) -> "Dataset":
     """One split of a named set, or all columns of a table; the model picks its own by name.
@@ -53,9 +61,7 @@ def rows_for(
     model, table = estimator.model_, estimator.table_
     is_known = needs_target and target is None and data not in NAMED
     targets = model.target_names if is_known else target
-    as_text = (
-        [] if table is None else [c.source for c in table.columns if c.kind in ("category", "text")]
-    )
+    as_text = [] if table is None else [c.source for c in table.columns if _is_text(c)]
     has_names = model.task == "classification" and model.classes.dtype.kind in "OUT"
     if has_names and targets is not None:  # digits are names, too
         as_text += [targets] if isinstance(targets, str) else targets
@@ -68,7 +74,8 @@ def rows_for(
         as_text=as_text,
         separator=separator_of(separator),
         encoding=encoding,
-        task="classification" if has_names else "auto",
+        task="classification" if has_names else model.task,
+        missing_target=missing_target,
     )
     for line in rows.said:
         say(line)

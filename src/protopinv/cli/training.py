@@ -15,6 +15,7 @@ from protopinv.cli.options import (
     DataPath,
     Device,
     Encoding,
+    MissingTarget,
     Separator,
     Target,
     Weight,
@@ -57,6 +58,7 @@ class TrainingOptions:
         Literal["auto", "classification", "regression", "multi-label"],
         typer.Option(help=f"What to predict. {RULE}"),
     ] = "auto"
+    missing_target: MissingTarget = "drop"
     weight: Weight = None
     drop: Annotated[
         list[str] | None,
@@ -120,6 +122,7 @@ class TrainingOptions:
             "separator": separator_of(self.separator),
             "encoding": self.encoding,
             "task": self.task,
+            "missing_target": self.missing_target,
         }
 
     def estimator(self, rows: "Dataset") -> "Estimator":
@@ -246,6 +249,8 @@ def tune(
     from protopinv.data import load_data
 
     rows = load_data(data, split="train", **options.reading)
+    for line in rows.said:
+        say(line)
     estimator = options.estimator(rows)
     parameters, values = estimator.get_params(), options.hyperparameters
     tuned = tuning.tune(

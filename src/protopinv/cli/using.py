@@ -20,6 +20,7 @@ from protopinv.cli.options import (
     Device,
     Encoding,
     KnownTarget,
+    MissingTarget,
     ModelPath,
     Separator,
     Target,
@@ -133,6 +134,7 @@ def evaluate(
     model: ModelPath,
     data: DataPath,
     target: KnownTarget = None,
+    missing_target: MissingTarget = "drop",
     weight: Weight = None,
     separator: Separator = None,
     encoding: Encoding = None,
@@ -146,7 +148,16 @@ def evaluate(
     """
     require_order("evaluate", model, data)
     estimator = protopinv.load(model).set_params(device=device)
-    rows = rows_for(estimator, data, target, weight, separator, encoding, needs_target=True)
+    rows = rows_for(
+        estimator,
+        data,
+        target,
+        weight,
+        separator,
+        encoding,
+        needs_target=True,
+        missing_target=missing_target,
+    )
     result = asdict(protopinv.evaluate(estimator, rows.X, rows.y, rows.weight))
     # labels and targets by the names of their columns, where these are known
     for kind, key in (("per_label", "label"), ("per_target", "target")):

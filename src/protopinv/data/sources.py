@@ -10,7 +10,7 @@ import numpy as np
 from protopinv.errors import DataError
 from protopinv.files import is_file, is_folder
 from protopinv.rows import ArrowRows, open_rows
-from protopinv.rows.files import STDIN
+from protopinv.rows.formats import STDIN
 
 Split = Literal["train", "test"]
 NAMED = ("digits", "mnist", "fashion-mnist")
@@ -90,13 +90,15 @@ def open_table(
     target: str | Sequence[str] | None = None,
     needs_target: bool = True,
     task: str = "auto",
+    missing_target: str = "error",
     **reading: Any,
 ) -> ArrowRows:
     """The rows of a file, or of all files in a folder, with the target that they need.
 
     Several targets are a list, or a name that is no column, with commas; so are names in ``drop``.
-    A target of numbers in which a few rows hold something else is refused, unless the ``task`` is
-    classification. ``open_rows`` says what ``reading`` may be.
+    A target of numbers, written plainly or in another form, in which a few rows hold something else
+    is refused, unless the ``task`` is classification. Rows without a target are left out, and
+    counted, where ``missing_target`` is "drop". ``open_rows`` says what ``reading`` may be.
     """
     path = Path(source)
     if path != STDIN and not (is_file(path) or is_folder(path)):
@@ -109,6 +111,10 @@ def open_table(
             f"A table needs a target column. None was given for {source}. Use target=COLUMN."
         )
     rows = open_rows(path, target or (), **reading)
+    if task != "classification":
+        rows = rows.with_number_targets(few_too=task == "regression")
+    if missing_target == "drop" and rows.target_names:
+        rows = rows.without_missing()
     if task != "classification":
         rows.require_plain_targets()
     return rows

@@ -163,9 +163,10 @@ class ProtoPINV(Hyperparameters):
         return np.array(names, dtype=object)
 
     def __sklearn_tags__(self) -> Tags:
-        """Say that sparse rows are fine: they are made dense a piece at a time."""
+        """Say that sparse rows are fine, made dense a piece at a time, and that gaps are."""
         tags: Tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:

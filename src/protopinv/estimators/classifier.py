@@ -13,7 +13,8 @@ from protopinv.continual import forget
 from protopinv.errors import DataError
 from protopinv.estimators.base import ProtoPINV
 from protopinv.estimators.parameters import as_estimator, fitted, hyperparameter, parameter
-from protopinv.estimators.rows import data_errors, plain_labels
+from protopinv.estimators.rows import data_errors
+from protopinv.estimators.targets import plain_labels
 from protopinv.fitting import training_errors
 from protopinv.objective import Classes, Labels
 from protopinv.plain import Rule

@@ -1,14 +1,18 @@
 """ProtoPINVRegressor: numbers from a closed-form prototype network."""
 
+import warnings
 from typing import Any, Self
 
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
+from protopinv.errors import TextTargetsWarning
 from protopinv.estimators.base import ProtoPINV
 from protopinv.estimators.parameters import as_estimator, hyperparameter, parameter
-from protopinv.rows import MemoryRows, RowSource
-from protopinv.train.config import FLAG
+from protopinv.estimators.targets import written_numbers
+from protopinv.model import Model
+from protopinv.rows import ArrowRows, MemoryRows, RowSource
+from protopinv.train.config import FLAG, TrainConfig
 from protopinv.train.history import Observer
 from protopinv.train.targets import NumberStats, Targets, numbers_of
 
@@ -58,8 +62,19 @@ class ProtoPINVRegressor(RegressorMixin, ProtoPINV):
         """
         return self._learn(X, y, sample_weight, decay, observer)
 
+    def _rows(
+        self, X: Any, y: Any, sample_weight: Any, model: Model | None
+    ) -> tuple[TrainConfig, RowSource]:
+        """Targets of text in files are numbers where they are written as such."""
+        if isinstance(X, ArrowRows):
+            typed = X.with_number_targets(few_too=True)
+            for line in typed.said[len(X.said) :]:
+                warnings.warn(TextTargetsWarning(line), stacklevel=3)
+            X = typed
+        return super()._rows(X, y, sample_weight, model)
+
     def _targets(self, rows: RowSource, listed: Any = None) -> Targets:  # noqa: ARG002
         """Statistics of numbers; those in memory become floats."""
         if isinstance(rows, MemoryRows):
-            rows.y = numbers_of(rows.y, "y")
+            rows.y = numbers_of(written_numbers(rows.y), "y")
         return NumberStats(self.loss, bool(self.bounded), rows.is_column)

@@ -4,6 +4,7 @@ Columns of a fitted model are matched by name: rows may have them in any order, 
 ignored with a warning, and a missing one is an error.
 """
 
+import copy
 import math
 import warnings
 from collections.abc import Iterator
@@ -13,16 +14,30 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing, check_array, check_consistent_length
-from sklearn.utils.validation import _check_sample_weight, _check_y, _get_feature_names
+from sklearn.utils.validation import _check_y, _get_feature_names
 
-from protopinv.errors import ColumnsWarning, ConfigError, DataError, ProtoPINVError
+from protopinv.errors import (
+    ColumnsWarning,
+    ConfigError,
+    DataError,
+    GapsWarning,
+    ProtoPINVError,
+)
+from protopinv.estimators.targets import checked_weight, exact_targets, require_targets
 from protopinv.features import map_side
-from protopinv.fitting import require_some
 from protopinv.model import Model
-from protopinv.rows import ArrayRows, MemoryRows, RowSource, exact_numbers, frame_columns, is_frame
+from protopinv.rows import (
+    ArrayRows,
+    Block,
+    DerivedRows,
+    MemoryRows,
+    Piece,
+    RowSource,
+    frame_columns,
+    is_frame,
+)
 from protopinv.rows.source import IN_MEMORY_BYTES
 from protopinv.tables.rows import columns_of
 from protopinv.train.config import TrainConfig
@@ -58,7 +73,7 @@ def row_source(
     Rows that fit in memory are checked here, others while they are read. Images are rows of
     numbers, also in a frame.
     """
-    source = _source_of(estimator, X, y, sample_weight)
+    source, allow_gaps = _source_of(estimator, X, y, sample_weight), not is_image
     names, target_names = _names_of(X), _target_names(y)
     if source is not None:
         names, target_names = source.names, source.target_names
@@ -77,14 +92,18 @@ def row_source(
         if model is not None and used is None:
             _require_width(estimator, source.n_features, model)
         if expected() > 1 or not source.fits_in_memory():
-            return source
+            return _gaps_seen_to(source, model) if allow_gaps else source
         X, y, sample_weight = source.load()
     is_framed = is_frame(X) and not is_image if model is None else model.table is not None
+    X = _checked_rows(estimator, X, is_framed=is_framed, allow_gaps=allow_gaps)
+    if not is_framed and has_gaps(X):
+        # an array with gaps is understood as a frame is
+        is_framed, X = model is None, X if model is None else with_middles(X, model)
     rows = _in_memory(estimator, X, y, sample_weight, is_framed=is_framed)
     if model is not None and used is None:
         _require_width(estimator, rows.n_features, model)
     names = names if model is None else model.feature_names
-    rows.names = tuple(frame_columns(X)) if names is None and is_framed and is_frame(X) else names
+    rows.names = _columns_named(X) if names is None and is_framed else names
     rows.is_named, rows.target_names = names is not None, target_names
     return rows
 
@@ -111,8 +130,9 @@ def _source_of(estimator: Any, X: Any, y: Any, sample_weight: Any) -> RowSource 
 def _in_memory(
     estimator: Any, X: Any, y: Any, sample_weight: Any, *, is_framed: bool
 ) -> MemoryRows:
-    """Rows in memory, checked; those of weight zero are left out, so that nothing sees them."""
-    X, y = _checked_rows(estimator, X, is_framed=is_framed), exact_targets(y)
+    """Rows that were checked, in memory; nothing sees those of weight zero, which are left out."""
+    y = exact_targets(y)
+    require_targets(y)
     shape = np.asarray(y).shape
     several = len(shape) == 2 and shape[1] > 1
     y = _check_y(y, multi_output=several, y_numeric=False, estimator=estimator)
@@ -132,10 +152,65 @@ def rows_to_predict(estimator: Any, X: Any, model: Model) -> Any:
     with data_errors():
         used = _matched(estimator, _names_of(X), model)
         X, table = _selected(X, used, model), model.table
-        X = _checked_rows(estimator, X, is_framed=table is not None, accept_sparse="csr")
+        X = _checked_rows(
+            estimator,
+            X,
+            is_framed=table is not None,
+            allow_gaps=model.config.image_shape is None,
+            accept_sparse="csr",
+        )
         if used is None:
             _require_width(estimator, X.shape[1], model)
-        return X if table is None else table.codes(columns_of(X, table.names), warn=True)
+        if table is not None:
+            return table.codes(columns_of(X, table.names), warn=True)
+        return with_middles(X, model) if has_gaps(X) else X
+
+
+def has_gaps(X: Any) -> bool:
+    """Whether an array, or a sparse matrix, of numbers has NaN in it."""
+    numbers = X.data if issparse(X) else X
+    return bool(numbers.dtype.kind == "f" and np.isnan(numbers).any())
+
+
+def with_middles(X: Any, model: Model) -> Any:
+    """Rows for a model that was fitted without gaps, with the middle of the column in each."""
+    X, middle = X.copy(), model.middle
+    numbers = X.data if issparse(X) else X
+    gaps = np.isnan(numbers)
+    columns = X.indices[gaps] if issparse(X) else np.nonzero(gaps)[1]
+    numbers[gaps] = middle[columns]
+    warnings.warn(
+        GapsWarning(
+            f"Rows should have gaps only where those of the fit had some. Column "
+            f"{int(columns.min()) + 1} and others: {int(gaps.sum())} values are NaN, and the "
+            "middle of their column stands in for them. To learn what gaps mean, fit with some."
+        ),
+        stacklevel=6,
+    )
+    return X
+
+
+def _gaps_seen_to(source: RowSource, model: Model | None) -> RowSource:
+    """A source that is read in pieces, with gaps in its arrays as rows in memory have them."""
+    if not isinstance(source, ArrayRows) or not source.has_gaps():
+        return source
+    if model is None or model.table is not None:
+        framed = copy.copy(source)
+        framed.is_framed, framed.is_named = True, source.names is not None
+        framed.names = source.names or _columns_named(source.X)
+        return framed
+
+    def without(_: Block, piece: Piece, *, features: bool) -> Piece:
+        return piece._replace(X=with_middles(piece.X, model)) if features else piece
+
+    return DerivedRows(source, without)
+
+
+def _columns_named(X: Any) -> tuple[str, ...]:
+    """The names of a frame's columns, and numbers for those of an array."""
+    if is_frame(X):
+        return tuple(frame_columns(X))
+    return tuple(f"column {number}" for number in range(1, X.shape[1] + 1))
 
 
 def _is_clearly_valid(X: Any, model: Model) -> bool:
@@ -155,13 +230,23 @@ def _is_clearly_valid(X: Any, model: Model) -> bool:
     )
 
 
-def _checked_rows(estimator: Any, X: Any, *, is_framed: bool, accept_sparse: Any = False) -> Any:
-    """An array of finite numbers; or a frame, or an array, of columns that a table encodes."""
+def _checked_rows(
+    estimator: Any, X: Any, *, is_framed: bool, allow_gaps: bool, accept_sparse: Any = False
+) -> Any:
+    """An array of numbers, none infinite; or a frame, or an array, that a table encodes."""
+    finite = "allow-nan" if allow_gaps else True
     if not is_framed:
-        checked = check_array(X, dtype="numeric", accept_sparse=accept_sparse, estimator=estimator)
+        checked = check_array(
+            X,
+            dtype="numeric",
+            accept_sparse=accept_sparse,
+            ensure_all_finite=finite,
+            estimator=estimator,
+        )
         return torch_ready(checked)
     if not is_frame(X):
-        return check_array(X, dtype=None, ensure_all_finite=False, estimator=estimator)
+        X = X.toarray() if issparse(X) else X
+        return check_array(X, dtype=None, ensure_all_finite=finite, estimator=estimator)
     if X.shape[0] == 0:
         raise DataError(
             "There must be at least one row. Found array with 0 sample(s) "
@@ -236,56 +321,6 @@ def _target_names(y: Any) -> tuple[str, ...] | None:
     names = [getattr(y, "name", None)] if names is None else list(names)
     # polars calls a series without a name ""
     return tuple(names) if all(isinstance(name, str) and name for name in names) else None
-
-
-def checked_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
-    """What each row counts; raises DataError for what cannot be."""
-    weight: NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64)
-    if (weight < 0).any():
-        row = int(np.flatnonzero(weight < 0)[0])
-        raise DataError(
-            f"Weights of rows must be 0 or more. Row {row} has {weight[row]:g}. Correct it."
-        )
-    require_some(weight)
-    with np.errstate(over="ignore"):
-        total = weight.sum()
-    if not np.isfinite(total):
-        raise DataError(
-            "Weights of rows must add up to a finite number. They are as large as "
-            f"{weight.max():g}. Divide all by the largest."
-        )
-    return weight
-
-
-def exact_targets(y: Any) -> Any:
-    """Targets as they came, but whole numbers that would become floats on their way to numpy."""
-    if isinstance(y, list | tuple) and y and all(type(label) is int for label in y):
-        return exact_numbers(y)
-    if hasattr(y, "iloc") and getattr(y, "ndim", 0) == 1:
-        column = nw.from_native(y, series_only=True)
-        if column.dtype.is_integer() and not column.is_null().any():
-            kind = np.uint64 if column.dtype.is_unsigned_integer() else np.int64
-            return y.to_numpy(dtype=kind) if str(y.dtype) != np.dtype(kind).name else y
-    return y
-
-
-def plain_labels(y: NDArray[Any]) -> NDArray[Any]:
-    """Labels as booleans, numbers or strings, the kinds that can be sorted, saved and compared."""
-    if y.dtype.kind in "OT":
-        kinds = {type(label) for label in y.tolist()}
-        if kinds == {str}:
-            return y.astype(object)
-        if kinds and kinds <= {bool, int, float}:
-            return exact_numbers(y.tolist())
-        came = ", ".join(sorted(kind.__name__ for kind in kinds))
-    elif y.dtype.kind in "biufU":
-        return y
-    else:
-        came = str(y.dtype)
-    raise DataError(
-        f"Labels must all be booleans, numbers or strings. Got {came}. Convert them, for example "
-        "with y.astype(str)."
-    )
 
 
 def flat_images(X: Any) -> Any:

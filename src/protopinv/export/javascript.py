@@ -15,9 +15,9 @@ from protopinv.errors import ExportError
 from protopinv.export.description import Description
 from protopinv.export.steps import Encode, Sum
 from protopinv.export.text import js_array, js_value, rendered
-from protopinv.tables import Category, Column, Date, Text
+from protopinv.tables import Category, Column, Date, Number, Text
 from protopinv.tables.values import ISO
-from protopinv.words import GAPS
+from protopinv.words import GAPS, PLAIN, pattern_of
 
 # Larger whole numbers are not told apart.
 EXACT = 2**53 - 1
@@ -108,6 +108,8 @@ def _column(column: Column, origin: float) -> str:
         facts |= {"low": column.low, "high": column.high}
     if isinstance(column, Date):
         facts |= {"origin": origin, "form": _form(column.form)}
+    if isinstance(column, Number) and column.form != PLAIN:
+        facts["form"] = pattern_of(column.form).replace("(?P<", "(?<")
     return js_value(facts)
 
 

@@ -75,6 +75,15 @@ class ArrayRows(RowSource):
             weight = None if self.weight is None else self.weight[rows]
             yield Piece(X, self.y[rows], weight, first - block.first)
 
+    def has_gaps(self) -> bool:
+        """Whether there is NaN anywhere, after a look at all rows."""
+        if hasattr(self.X, "tocsr"):
+            return self.X.dtype.kind == "f" and bool(np.isnan(self.X.data).any())
+        if getattr(self.X, "dtype", np.dtype(object)).kind != "f":
+            return False
+        pieces = (piece for block in self.blocks for piece in self.read(block, block.n_rows))
+        return any(np.isnan(piece.X).any() for piece in pieces)
+
     @contextmanager
     def pinned(self, on_gpu: bool) -> Iterator[None]:
         """Register a long array with the GPU's driver, which then copies from it."""

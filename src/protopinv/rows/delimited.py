@@ -64,6 +64,11 @@ class DelimitedRows(FileRows):
             said = tried.removesuffix("-le").removesuffix("-be")
             self.said = (f"read {name} as {said}", *self.said)
 
+    @property
+    def has_decimal_commas(self) -> bool:
+        """Whether a comma in a number begins its decimals: where it does not separate fields."""
+        return self._separator != ","
+
     def read(self, block: Block, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield record batches of a stretch."""
         as_text = {*self.labels, *self._as_text, *self._commas}
@@ -136,8 +141,8 @@ class DelimitedRows(FileRows):
             if may and of_columns.decimals(column)[0]:
                 maybe.add(name)
         for name in self.labels:
-            texts = self._finished(table[name], name)
-            self.labels[name] += TargetText.of(texts, self.name, self.n_rows)
+            texts, commas = pc.cast(table[name], TEXT), self.has_decimal_commas
+            self.labels[name] += TargetText.of(texts, self.name, self.n_rows, commas=commas)
         self.lengths.append(len(table))
 
     def _with_leading_zeros(self, stretch: Stretch, table: Any) -> set[str]:
@@ -152,17 +157,21 @@ class DelimitedRows(FileRows):
     def _decide_commas(self, names: Sequence[str]) -> None:
         """Find the columns that have more decimals with a comma than with a point."""
         counts = {name: np.zeros(2, dtype=np.int64) for name in names}
-        types = dict.fromkeys(names, NOTHING)
+        types, others = dict.fromkeys(names, NOTHING), set[str]()
         for cut in self._cuts:
             table = self._parsed(self._text.read(*cut), names, dict.fromkeys(names, TEXT))
             for name in names:
                 counts[name] += of_columns.decimals(table[name])
                 texts = of_columns.with_points(table[name])
+                # beside names, and where commas group digits, text stays as it is written
+                if not all(map(of_columns.is_number_or_gap, pc.unique(texts).to_pylist())):
+                    others.add(name)
                 if texts.null_count < len(texts):
                     kind = TEXT if of_columns.as_floats(texts) is None else FLOAT
                     types[name] = joined([types[name], kind])
-        self._commas = frozenset(name for name in names if counts[name][0] > counts[name][1])
-        self.types |= {name: types[name] for name in self._commas - self._as_text}
+        most = {name for name in names if counts[name][0] > counts[name][1]}
+        self._commas = frozenset(most - others - self._as_text)
+        self.types |= {name: types[name] for name in self._commas}
         if self._commas:
             self.said = (*self.said, f"read {self.name} with commas in its decimals")
 
@@ -209,13 +218,13 @@ class DelimitedRows(FileRows):
         return unreadable(self.name, error)
 
     def _finished(self, column: Any, name: str) -> Any:
-        """A column that pyarrow read, as its type says; targets are text, with decimal points."""
-        if name not in self.labels and name not in self._commas:
+        """A column that pyarrow read, as its type says; targets are text as it is written."""
+        if name in self.labels:
+            return pc.cast(column, TEXT)
+        if name not in self._commas:
             return column
-        texts = pc.cast(column, TEXT)
-        texts = texts if self._separator == "," else of_columns.with_points(texts)
-        is_float = name not in self.labels and self.types[name] == FLOAT
-        return of_columns.as_floats(texts) if is_float else texts
+        texts = of_columns.with_points(pc.cast(column, TEXT))
+        return of_columns.as_floats(texts) if self.types[name] == FLOAT else texts
 
 
 def share_types(files: Sequence[FileRows]) -> None:

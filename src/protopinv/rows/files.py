@@ -3,6 +3,8 @@
 import copy
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,29 +16,34 @@ from protopinv.errors import DataError
 from protopinv.optional import Later, require
 from protopinv.rows.columns import (
     TargetText,
+    are_there,
     is_numeric,
     label_column,
     number_column,
     plain_type,
     typed_targets,
+    written_targets,
 )
 from protopinv.rows.delimited import DelimitedRows, share_types
-from protopinv.rows.formats import FileRows, IpcRows, ParquetRows, damage_named, split_names
+from protopinv.rows.formats import (
+    ENDINGS,
+    LOOKED_AT,
+    STDIN,
+    FileRows,
+    IpcRows,
+    ParquetRows,
+    damage_named,
+    files_of,
+    format_of,
+    split_names,
+)
 from protopinv.rows.source import IN_MEMORY_BYTES, Block, Piece, RowSource, placed
 from protopinv.rows.text import check_separator
-from protopinv.words import hint
+from protopinv.words import NEARLY_ALL, PLAIN, hint, said_of
 
 pa = Later("pyarrow")
-# How names of files end, by their formats.
-ENDINGS = {
-    "parquet": (".parquet", ".pq"),
-    "arrow": (".arrow", ".feather"),
-    "csv": (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz"),
-}
 # Rows are taken from a file about so many at a time, whatever is asked for.
 LEAST_ROWS = 1_024
-# A table that comes from another program.
-STDIN = Path("-")
 
 
 def open_rows(
@@ -69,7 +76,7 @@ def open_rows(
     root = path if path.is_dir() else path.parent
     opened = [
         _opened(file, str(file.relative_to(root)), targets, as_text, separator, encoding)
-        for file in _files(path)
+        for file in files_of(path)
     ]
     share_types(opened)
     rows = ArrowRows(opened, targets, features, drop, weight, as_text)
@@ -88,6 +95,8 @@ class ArrowRows(RowSource):
 
     names: tuple[str, ...]
     target_names: tuple[str, ...]
+    # whether rows without a target are left out
+    _leaves_out: bool = False
 
     def __init__(
         self,
@@ -120,6 +129,8 @@ class ArrowRows(RowSource):
             for name in self.target_names
             if any(name in file.labels for file in opened)
         }
+        # targets that people wrote as numbers with a unit, by their forms
+        self.forms: dict[str, str] = {}
 
     def _features_of(
         self, file: FileRows, features: Sequence[str] | None, drop: Sequence[str]
@@ -174,24 +185,94 @@ class ArrowRows(RowSource):
         narrowed.is_framed = framed
         return narrowed
 
+    def with_number_targets(self, *, few_too: bool) -> "ArrowRows":
+        """Return targets of text as numbers where these are written in one form, and say so.
+
+        Few whole numbers are classes, unless they are asked for too.
+        """
+        typed = copy.copy(self)
+        forms = {
+            name: labels.form(few_too=few_too)
+            for name, labels in self._labels.items()
+            if name not in {*self._as_text, *self.forms} and labels.names
+        }
+        typed.forms = self.forms | {name: form for name, form in forms.items() if form != PLAIN}
+        said = [
+            f"the target {name!r} looks like numbers, such as {labels.unread}, and no form reads "
+            f"{NEARLY_ALL:.0%} of them; its values are names"
+            for name, labels in self._labels.items()
+            if name not in {*self._as_text, *typed.forms} and labels.unread
+        ] + [
+            f"the target {name!r} is a number{said_of(form)}; predictions are such numbers"
+            for name, form in typed.forms.items()
+            if name not in self.forms
+        ]
+        typed.said = (*self.said, *said)
+        return typed
+
+    def without_missing(self) -> "ArrowRows":
+        """Return the rows that have a target, and say how many have none."""
+        source = copy.copy(self)
+        source._leaves_out = True
+        source._labels = {name: labels.without_gaps() for name, labels in self._labels.items()}
+        if all(map(self._is_complete, self._files.values())):
+            return source
+        blocks = [replace(block, n_rows=source._count(block)) for block in self.blocks]
+        n = self.n_rows - sum(block.n_rows for block in blocks)
+        if n == self.n_rows:
+            raise DataError(
+                f"Some rows must have a target. {', '.join(map(repr, self.target_names))} is empty "
+                f"in all {n:,} rows. Name another column."
+            )
+        source.blocks = placed(blocks)
+        if n:
+            rows = "1 row has" if n == 1 else f"{n:,} rows have"
+            were = "was" if n == 1 else "were"
+            source.said = (*self.said, f"{rows} no target and {were} left out")
+        return source
+
+    def _is_complete(self, file: FileRows) -> bool:
+        """Whether a file says of itself that no target is missing; NaN in a Parquet file is."""
+        texts = [file.labels.get(name) for name in self.target_names]
+        return all(text and not text.has_blanks and text.gap is None for text in texts)
+
+    def _count(self, block: Block) -> int:
+        """Count the rows of a block that have a target."""
+        names = list(dict.fromkeys(self.target_names))
+        batches = self._files[block.file].read(block, names, LOOKED_AT)
+        first, n = block.first, 0
+        for batch in batches:
+            n += int(self._complete(self._targets(batch, (block.file, first))).sum())
+            first += batch.num_rows
+        return n
+
     def require_plain_targets(self) -> None:
         """Raise DataError for a target of numbers in text that some rows hold no number of."""
         for name, labels in self._labels.items():
-            labels.require_plain(name)
+            if name not in self.forms:
+                labels.require_plain(name)
 
     def read(self, block: Block, n_rows: int, *, features: bool = True) -> Iterator[Piece]:
         """Yield some rows of a block at a time, as numbers or as tables of Arrow."""
         columns = [*self.names * features, *self.target_names, *self._weights]
-        columns, done = list(dict.fromkeys(columns)), 0
+        columns, first, done = list(dict.fromkeys(columns)), block.first, 0
         for batch in self._files[block.file].read(block, columns, max(LEAST_ROWS, n_rows)):
-            place = block.file, block.first + done
-            y, weight = self._targets(batch, place), None
+            place, weight = (block.file, first), None
+            targets = self._targets(batch, place)
             for name in self._weights:
                 column = number_column(batch.column(name), name, *place, "Weights must be numbers")
                 weight = column.astype(np.float64)
             X = self._features(batch, place) if features else np.empty((batch.num_rows, 0))
-            yield Piece(X, y, weight, done)
-            done += batch.num_rows
+            first += batch.num_rows
+            chosen = self._complete(targets) if self._leaves_out else None
+            if chosen is not None and not chosen.all():
+                targets = [column.filter(pa.array(chosen)) for column in targets]
+                X = X[chosen] if isinstance(X, np.ndarray) else X.filter(pa.array(chosen))
+                weight = None if weight is None else weight[chosen]
+            if targets and not len(targets[0]):
+                continue
+            yield Piece(X, self._labels_of(targets, place, batch.num_rows), weight, done)
+            done += len(X)
         if done != block.n_rows:
             raise DataError(
                 f"A file must stay as it is while it is read. {block.file} had {block.n_rows} rows "
@@ -211,18 +292,38 @@ class ArrowRows(RowSource):
             "files": files,
         }
 
-    def _targets(self, batch: Any, place: tuple[str, int]) -> NDArray[Any]:
-        """Labels in a list where there is one target, and otherwise columns of numbers."""
-        parts = []
+    def _targets(self, batch: Any, place: tuple[str, int]) -> list[Any]:
+        """The columns of targets; text that is numbers or truth in all rows of all files is that.
+
+        Text in a form of numbers is that too.
+        """
+        commas, columns = self._files[place[0]].has_decimal_commas, []
         for name in self.target_names:
             column = batch.column(name)
-            if name in self._labels and name not in self._as_text:
-                # text that is numbers or truth in all rows of all files becomes that
-                column = typed_targets(column, self._labels[name].kind)
-            if self.is_column:
-                return label_column(column, name, *place)
-            parts.append(number_column(column, name, *place, "Several targets must be numbers"))
-        return np.column_stack([np.empty((batch.num_rows, 0)), *parts])
+            if pa.types.is_dictionary(column.type) and self._leaves_out:
+                column = column.dictionary_decode()
+            if name in self.forms:
+                column = written_targets(column, self.forms[name], name, *place)
+            elif name in self._labels and name not in self._as_text:
+                column = typed_targets(column, self._labels[name].kind, commas=commas)
+            columns.append(column)
+        return columns
+
+    def _complete(self, targets: Sequence[Any]) -> NDArray[np.bool_]:
+        """Which rows have all targets."""
+        return reduce(np.logical_and, map(are_there, targets))
+
+    def _labels_of(
+        self, targets: Sequence[Any], place: tuple[str, int], n_rows: int
+    ) -> NDArray[Any]:
+        """Labels in a list where there is one target, and otherwise columns of numbers."""
+        if self.is_column:
+            return label_column(targets[0], self.target_names[0], *place)
+        parts = [
+            number_column(column, name, *place, "Several targets must be numbers")
+            for name, column in zip(self.target_names, targets, strict=True)
+        ]
+        return np.column_stack([np.empty((len(parts[0]) if parts else n_rows, 0)), *parts])
 
     def _features(self, batch: Any, place: tuple[str, int]) -> Any:
         """A table of Arrow, or a matrix of the type that holds all columns."""
@@ -237,12 +338,6 @@ class ArrowRows(RowSource):
         for number, column in enumerate(columns):
             X[:, number] = column
         return X
-
-
-def format_of(path: Path) -> str | None:
-    """Return the format of a file by the ending of its name: parquet, arrow or csv."""
-    name = path.name.lower()
-    return next((kind for kind, endings in ENDINGS.items() if name.endswith(endings)), None)
 
 
 def _opened(
@@ -278,34 +373,6 @@ def _opened(
             f"A separator and an encoding are of CSV files. {path.name} is {kind}. Leave them out."
         )
     return (ParquetRows if kind == "parquet" else IpcRows)(path, name, targets)
-
-
-def _files(path: Path) -> list[Path]:
-    """The file at a path, or the files of the folder there."""
-    if path == STDIN or path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise DataError(
-            f"Rows must be in a file or a folder of files. There is no {path}. Check the path."
-        )
-    files = sorted(file for file in path.rglob("*") if format_of(file) and file.is_file())
-    # names that begin with a dot or an underscore are what tools leave in folders of data
-    parts = {file: file.relative_to(path).parts for file in files}
-    files = [file for file in files if not any(part[0] in "._" for part in parts[file])]
-    # beside other files of data a .txt file says what they are
-    files = [file for file in files if not file.name.lower().endswith((".txt", ".txt.gz"))] or files
-    if not files:
-        raise DataError(
-            f"A folder of rows must hold {', '.join(chain(*ENDINGS.values()))} files. {path} holds "
-            "none. Check the path."
-        )
-    kinds = {str(format_of(file)) for file in files}
-    if len(kinds) > 1:
-        raise DataError(
-            f"A folder of rows must hold files of one kind. {path} holds "
-            f"{' and '.join(sorted(kinds))} files. Name one of them, or move the others."
-        )
-    return files
 
 
 def _require_columns(

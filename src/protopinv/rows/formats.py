@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,14 @@ from protopinv.rows.columns import NOTHING, TEXT, TargetText, plain_type
 from protopinv.rows.source import Block, digest, require_names
 
 pa, pq = Later("pyarrow"), Later("pyarrow.parquet")
+# How names of files end, by their formats.
+ENDINGS = {
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".feather"),
+    "csv": (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz"),
+}
+# A table that comes from another program.
+STDIN = Path("-")
 # Rows of a target that are looked at together.
 LOOKED_AT = 2**17
 
@@ -37,6 +45,11 @@ class FileRows(ABC):
     def n_rows(self) -> int:
         """Rows of all blocks."""
         return sum(self.lengths)
+
+    @property
+    def has_decimal_commas(self) -> bool:
+        """Whether a comma in a number of text begins its decimals."""
+        return False
 
     def blocks(self) -> list[Block]:
         """Return the blocks of the file, in order."""
@@ -161,3 +174,37 @@ def split_names(names: Sequence[str], columns: Sequence[str]) -> list[str]:
         parts = [part.strip() for part in name.split(",")]
         each += [name] if name in columns else [part for part in parts if part] or [name]
     return each
+
+
+def format_of(path: Path) -> str | None:
+    """Return the format of a file by the ending of its name: parquet, arrow or csv."""
+    name = path.name.lower()
+    return next((kind for kind, endings in ENDINGS.items() if name.endswith(endings)), None)
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the file at a path, or the files of the folder there."""
+    if path == STDIN or path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise DataError(
+            f"Rows must be in a file or a folder of files. There is no {path}. Check the path."
+        )
+    files = sorted(file for file in path.rglob("*") if format_of(file) and file.is_file())
+    # names that begin with a dot or an underscore are what tools leave in folders of data
+    parts = {file: file.relative_to(path).parts for file in files}
+    files = [file for file in files if not any(part[0] in "._" for part in parts[file])]
+    # beside other files of data a .txt file says what they are
+    files = [file for file in files if not file.name.lower().endswith((".txt", ".txt.gz"))] or files
+    if not files:
+        raise DataError(
+            f"A folder of rows must hold {', '.join(chain(*ENDINGS.values()))} files. {path} holds "
+            "none. Check the path."
+        )
+    kinds = {str(format_of(file)) for file in files}
+    if len(kinds) > 1:
+        raise DataError(
+            f"A folder of rows must hold files of one kind. {path} holds "
+            f"{' and '.join(sorted(kinds))} files. Name one of them, or move the others."
+        )
+    return files

@@ -12,9 +12,9 @@ from scipy.sparse import csr_array
 from protopinv.tables import ngrams
 from protopinv.tables.columns import Kind, LeftOut
 from protopinv.tables.parts import Look, Part
-from protopinv.tables.text import MANY, has_names
+from protopinv.tables.text import has_names
 from protopinv.tables.values import Numbers, Seen, Values
-from protopinv.words import is_gap
+from protopinv.words import MANY, is_gap
 
 UNKNOWN = -1.0
 # So many values get a column each, and so many are told apart at all.

@@ -33,7 +33,7 @@ from protopinv.tables.values import (
     day_of,
     shown,
 )
-from protopinv.words import number_of
+from protopinv.words import PLAIN, has_two_readings, number_of, pattern_of, said_of
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 # Days of about ten thousand years.
@@ -79,7 +79,8 @@ class Kind:
 class Number(Kind):
     """A number as it is; ``middle`` stands in for a gap, and ``flag`` adds a column that says so.
 
-    Most values lie between ``low`` and ``high``. Where values repeat, ``levels`` lists them in
+    ``form`` is how it is written where it comes as text. Most values lie between ``low`` and
+    ``high``. Where values repeat, ``levels`` lists them in
     order, and ``averages`` what the targets were like for each, and for gaps last: a curve that
     follows every jump, beside the number itself.
     """
@@ -93,21 +94,27 @@ class Number(Kind):
     levels: Numbers | None = None
     averages: Numbers | None = None
     average_names: tuple[str, ...] = ()
+    form: str = PLAIN
 
     kind = "number"
     ARRAYS = ("levels", "averages")
+    NEWER = ("form",)
 
     @classmethod
     def recognised(cls, seen: Seen) -> Self | LeftOut | None:
         """Numbers, Booleans, or text of which nearly all can be read as numbers."""
+        form = PLAIN
         if seen.held not in ("number", "boolean"):
             if seen.share_of(seen.as_numbers) < seen.least_share:
                 return None
+            form, counts = seen.form, seen.form_counts
             seen = seen.read_as("number", seen.as_numbers)
+            if has_two_readings(counts, form):
+                seen.note(f"commas could begin decimals; it is read as {form}, in thousands")
         if seen.is_constant:
             return LeftOut(seen.name, f"it is always {shown(seen.low)}")
         gaps, boolean = seen.gaps > 0, seen.held == "boolean"
-        return cls(seen.name, **seen.range, flag=gaps, boolean=boolean)
+        return cls(seen.name, **seen.range, flag=gaps, boolean=boolean, form=form)
 
     @property
     def n_waiting(self) -> int:
@@ -128,7 +135,7 @@ class Number(Kind):
     def story(self) -> str:
         """What it was recognised as, in a few words."""
         ends = f"{short(self.low)} to {short(self.high)}"
-        story = "yes or no" if self.boolean else f"number, mostly {ends}"
+        story = "yes or no" if self.boolean else f"number{said_of(self.form)}, mostly {ends}"
         if self.averages is not None and self.levels is not None:
             story += f"; and what the target is on average at each of its {len(self.levels)} values"
         return (
@@ -138,7 +145,7 @@ class Number(Kind):
     def code(self, values: Values) -> Numbers:
         """Numbers; text that is none is a gap."""
         _refuse(values, ("date",), self.name, "numbers")
-        return values.read(number_of)
+        return values.read(lambda text: number_of(text, self.form))
 
     def made_of(self, origin: float = 0.0) -> tuple[Part, ...]:  # noqa: ARG002 - only dates have one
         """The number, whether it was there, and the averages at it."""
@@ -163,7 +170,9 @@ class Number(Kind):
         return replace(self, levels=None)
 
     def check(self) -> None:
-        """Raise ValueError for levels and averages that do not belong together."""
+        """Raise ValueError for an unknown form, and for levels and averages of others."""
+        if self.form != PLAIN:
+            pattern_of(self.form)
         levels, averages = self.levels, self.averages
         if len({levels is None, averages is None, not self.average_names}) > 1:
             raise ValueError("levels and averages that do not belong together")

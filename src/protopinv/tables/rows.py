@@ -50,7 +50,7 @@ def encode_table(
             for piece in source.read(block, ROWS):
                 where = "y" if source.in_memory else block.file
                 targets.add(np.asarray(piece.y), piece.mass, where)
-                yield frame_columns(piece.X)
+                yield columns_of(piece.X, source.names or ())
 
     table = understood(pieces(), source.names or (), columns)
     numbers, target_names = targets.encoded()
@@ -59,7 +59,7 @@ def encode_table(
         for piece in source.read(block, ROWS):
             mass = piece.mass
             counts = mass > 0  # what counts nothing may have a class that is not known
-            codes = encoding.table.codes(frame_columns(piece.X))[counts]
+            codes = encoding.table.codes(columns_of(piece.X, table.names))[counts]
             y = numbers(np.asarray(piece.y)[counts])
             encoding.add(codes, y, mass[counts], _folds(block, piece)[counts])
     return _encoded(source, encoding)
@@ -68,13 +68,15 @@ def encode_table(
 def _encoded(source: RowSource, encoding: TargetEncoding) -> DerivedRows:
     """Rows of frames as numbers; the target encoding of each is out of fold."""
     table, first = encoding.fitted(), next(source.read(source.blocks[0], EXAMPLES)).X
-    first = table.codes(frame_columns(first if source.in_memory else first.slice(0, EXAMPLES)))
+    if not source.in_memory:
+        first = first[:EXAMPLES] if isinstance(first, np.ndarray) else first.slice(0, EXAMPLES)
+    first = table.codes(columns_of(first, table.names))
 
     def changed(block: Block, piece: Piece, *, features: bool) -> Piece:
         if not features:
             return piece
         # rows in memory are one piece
-        codes = first if source.in_memory else table.codes(frame_columns(piece.X))
+        codes = first if source.in_memory else table.codes(columns_of(piece.X, table.names))
         return piece._replace(X=encoding.rows(table, codes, _folds(block, piece)))
 
     def facts() -> dict[str, Any]:
@@ -132,7 +134,7 @@ def encode_grown(
 
 def columns_of(X: Any, names: Sequence[str]) -> dict[str, Any]:
     """The columns of a frame by their names, which an array has from elsewhere."""
-    return frame_columns(X) if is_frame(X) else dict(zip(names, X.T, strict=True))
+    return dict(zip(names, X.T, strict=True)) if isinstance(X, np.ndarray) else frame_columns(X)
 
 
 def _folds(block: Block, piece: Piece) -> NDArray[np.int64]:

@@ -25,7 +25,7 @@ from protopinv.tables.category import Category
 from protopinv.tables.columns import Date, LeftOut, Number
 from protopinv.tables.text import Text
 from protopinv.tables.values import Numbers, Seen, Texts, Values, values_of
-from protopinv.words import hint, is_gap
+from protopinv.words import PLAIN, hint, is_gap, said_of
 
 Column = Number | Category | Date | Text
 # The kinds of columns by their names, in the order in which they are tried.
@@ -61,8 +61,11 @@ class Table:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every column is a number that the network sees as it is."""
-        return all(isinstance(column, Number) and len(column.names) == 1 for column in self.columns)
+        """Whether every column is a number that the network sees as it is, and written plainly."""
+        return all(
+            isinstance(column, Number) and len(column.names) == 1 and column.form == PLAIN
+            for column in self.columns
+        )
 
     @property
     def has_ngrams(self) -> bool:
@@ -138,13 +141,14 @@ class Table:
         return "\n".join([*lines, *self.notes])
 
 
-def _warn(column: Column, texts: Texts, code: Numbers) -> None:
+def _warn(column: Number | Date, texts: Texts, code: Numbers) -> None:
     gaps = np.flatnonzero(np.isnan(code)).tolist()
     bad = [texts[row] for row in gaps if not is_gap(texts[row])]
+    kind = "dates" if isinstance(column, Date) else f"numbers{said_of(column.form)}"
     if bad:
         warnings.warn(
             UnreadableWarning(
-                f"Column {column.name!r} must hold {column.kind}s. {len(bad)} values such as "
+                f"Column {column.name!r} must hold {kind}. {len(bad)} values such as "
                 f"{bad[0]!r:.40} are none and count as gaps. Correct them, or leave them empty."
             ),
             stacklevel=6,
@@ -199,6 +203,8 @@ def _recognised(seen: Seen) -> Sequence[Column | LeftOut]:
         if seen.asked in (None, name):
             recognised = kind.recognised(seen)
             if recognised is not None:
+                if kind is Category and seen.unread:
+                    warnings.warn(UnreadableWarning(seen.unread), stacklevel=8)
                 return recognised if isinstance(recognised, tuple) else [recognised]
     holds = f"text such as {next(iter(seen.counts))!r:.40}" if seen.counts else f"{seen.held}s"
     raise ConfigError(

@@ -13,11 +13,11 @@ from protopinv.tables import ngrams
 from protopinv.tables.columns import Kind
 from protopinv.tables.parts import Filled, Flag, Part
 from protopinv.tables.values import Numbers, Seen, Values
+from protopinv.words import MANY
 
 # Text that is different in nearly every row is a name: as a category it says nothing of the next.
 NAMES_SHARE, NAMES_LEAST = 0.5, 50
 # With so many numbers among names they are no text, and it is explained why they are no numbers.
-MANY = 0.5
 # So many texts show which n-grams recur.
 TEXTS = 10_000
 

@@ -19,8 +19,18 @@ from scipy.sparse import csr_array
 
 from protopinv.errors import DataError
 from protopinv.rows import keys_of
+from protopinv.rows.columns import CODE
 from protopinv.tables import ngrams
-from protopinv.words import NEARLY_ALL, is_gap, number_of
+from protopinv.words import (
+    MANY,
+    NEARLY_ALL,
+    PLAIN,
+    best_form,
+    form_counts,
+    is_gap,
+    looks_like_number,
+    number_of,
+)
 
 Numbers = NDArray[np.float64]
 Texts = list[str | None]
@@ -173,9 +183,42 @@ class Seen:
         return NEARLY_ALL if self.asked is None else 1e-9
 
     @cached_property
+    def form_counts(self) -> Counter[str]:
+        """How many rows each form of numbers reads; the others are not tried if plain reads all."""
+        if not any(math.isnan(number_of(text)) for text in self.counts):
+            return Counter({PLAIN: self.counts.total()})
+        return form_counts(self.counts)
+
+    @cached_property
+    def form(self) -> str:
+        """The form of numbers that reads most rows."""
+        return best_form(self.form_counts)
+
+    @cached_property
     def as_numbers(self) -> dict[str, float]:
-        """Each text as the number that is written there, or NaN."""
-        return {text: number_of(text) for text in self.counts}
+        """Each text as the number that is written there in that form, or NaN."""
+        return {text: number_of(text, self.form) for text in self.counts}
+
+    @property
+    def unread(self) -> str:
+        """What is wrong with text that looks like numbers, in most rows; nothing of other text.
+
+        Nor of a column whose kind a user says, or that has a name such as 007.
+        """
+        if self.asked is not None or self.held != "text" or any(map(CODE.fullmatch, self.counts)):
+            return ""
+        texts = [text for text in self.counts if looks_like_number(text)]
+        if sum(self.counts[text] for text in texts) < MANY * self.counts.total():
+            return ""
+        # one that the best form reads, and one that it does not
+        apart = {bool(np.isnan(self.as_numbers[text])): text for text in reversed(self.counts)}
+        examples = " and ".join(f"{apart[is_bad]!r:.40}" for is_bad in sorted(apart))
+        return (
+            f"Columns of numbers must be written in one form. Column {self.name!r} looks like "
+            f"numbers, such as {examples}, and no form reads {NEARLY_ALL:.0%} of them, so it is "
+            "text. Write them alike; or say that it is a number, to take the others as gaps, or a "
+            "category."
+        )
 
     def share_of(self, read: Mapping[str, float]) -> float:
         """The share of rows whose text could be read; of categories only where a user says so."""
@@ -264,7 +307,7 @@ def values_of(column: Any, name: str) -> Values:
         return Values("category", texts=_texts(column.cast(nw.String).to_list()))
     values = column.to_list()
     # a column of objects is called text by its first values alone
-    if dtype == nw.String and all(isinstance(v, str) or _is_nothing(v) for v in values):
+    if dtype == nw.String and all(isinstance(v, str) or is_nothing(v) for v in values):
         return Values("text", texts=_texts(values))
     return _of_objects(values, name)
 
@@ -298,7 +341,7 @@ def _of_objects(values: list[Any], name: str) -> Values:
 
 def _plain(value: Any, name: str) -> tuple[str, Any]:
     """The kind of a value, none of a gap, and the value as a number or as text."""
-    if _is_nothing(value):
+    if is_nothing(value):
         return "", None
     if isinstance(value, bool | np.bool_):
         return "boolean", float(value)
@@ -317,7 +360,7 @@ def _plain(value: Any, name: str) -> tuple[str, Any]:
     )
 
 
-def _is_nothing(value: Any) -> bool:
+def is_nothing(value: Any) -> bool:
     """None, NaN, and what pandas has for them."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True

@@ -166,6 +166,20 @@ const gaps = new Set({{ gaps }});
 const number = /^[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i;
 const months = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
+// A number as people write it, with a currency, groups of digits, a unit; NaN for anything else.
+function written(text, form) {
+  const parts = new RegExp(`^${form}$`).exec(text)?.groups;
+  if (!parts) return NaN;
+  const { then, end, hours, minutes, seconds = 0, whole, fraction, power } = parts;
+  const sign = parts.sign + then;
+  if (sign.length > 1 || (sign === "(") !== (end === ")")) return NaN;
+  if (!hours && !/[0-9]/.test(whole + fraction)) return NaN;
+  const number = hours
+    ? +hours + (+minutes + seconds / 60) / 60
+    : Number(`0${whole.replace(/[^0-9]/g, "")}.${fraction || 0}e${power || 0}`);
+  return Number.isFinite(number) ? (sign === "" || sign === "+" ? number : -number) : NaN;
+}
+
 // A value of a column as a number: NaN for a gap, -1 for a category that is not known.
 function code(value, { kind, places, origin, form }) {
   if (value === null || value === undefined || Number.isNaN(value)) return NaN;
@@ -175,6 +189,7 @@ function code(value, { kind, places, origin, form }) {
   if (kind === "category") return places.has(text) ? places.get(text) : -1;
   if (typeof value === "number") return kind === "date" ? value - origin : value;
   if (kind === "number") {
+    if (form && typeof value === "string") return written(text, form);
     if (/^(true|false)$/i.test(text)) return text.toLowerCase() === "true" ? 1 : 0;
     return number.test(text) ? Number(text) : NaN;
   }
