@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from protopinv import ProtoPINVRegressor
 from protopinv.errors import DataError, UnreadableWarning
 from protopinv.rows import frame_columns
 from protopinv.tables import Category, Number, Table, arrays, described, restored, understood
@@ -129,13 +128,3 @@ def test_other_forms_than_in_training_are_gaps_with_a_warning() -> None:
     assert np.isnan(codes[1, 0])
     # numbers need no form
     assert table.codes({"a": np.array([1_000.0])})[0, 0] == 1_000
-
-
-def test_a_number_that_a_user_asks_for_gets_no_target_encoding() -> None:
-    X = pd.DataFrame({"carat": np.tile(np.arange(10) / 10, 200), "size": np.arange(2_000.0)})
-    y = (X["carat"] * 37 % 5).to_numpy()
-    model = ProtoPINVRegressor(effort="quick", max_epochs=2, random_state=0)
-    assert model.fit(X, y).table_.columns[0].levels is not None
-    plain = model.set_params(columns={"carat": "number"}).fit(X, y).table_.columns[0]
-    assert plain.levels is None
-    assert plain.names == ("carat",)

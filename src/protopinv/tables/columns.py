@@ -6,11 +6,10 @@ follows from the code is arithmetic, and the same in every export.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protopinv.errors import DataError
 from protopinv.tables.parts import (
@@ -38,8 +37,6 @@ from protopinv.words import PLAIN, has_two_readings, number_of, pattern_of, said
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 # Days of about ten thousand years.
 MOST_DAYS = 4e6
-# A number repeats if it has few values, and so many rows for each.
-ROWS_A_LEVEL = 20
 
 
 @dataclass(frozen=True)
@@ -60,9 +57,6 @@ class Kind:
     parts that the network sees of codes; ``names`` of the numbers they give; ``typical``, the code
     of a usual row; a ``story`` in a few words; and ``check``, which raises ValueError for fields of
     a stranger that do not belong together. ``grown`` gives a column with new values.
-
-    Kinds with a target encoding have ``n_waiting``, how many values it is still to be fitted for,
-    ``places`` of codes among them, ``with_averages`` and ``without_targets``.
     """
 
     name: str
@@ -80,9 +74,9 @@ class Number(Kind):
     """A number as it is; ``middle`` stands in for a gap, and ``flag`` adds a column that says so.
 
     ``form`` is how it is written where it comes as text. Most values lie between ``low`` and
-    ``high``. Where values repeat, ``levels`` lists them in
-    order, and ``averages`` what the targets were like for each, and for gaps last: a curve that
-    follows every jump, beside the number itself.
+    ``high``. In models of earlier versions numbers may have a target encoding, too: ``levels`` are
+    values that repeat, in order, and ``averages`` what the targets were like for each, and for gaps
+    last.
     """
 
     name: str
@@ -117,11 +111,6 @@ class Number(Kind):
         return cls(seen.name, **seen.range, flag=gaps, boolean=boolean, form=form)
 
     @property
-    def n_waiting(self) -> int:
-        """Values that repeat, while averages of the targets are still to be fitted."""
-        return 0 if self.levels is None or self.averages is not None else len(self.levels)
-
-    @property
     def names(self) -> tuple[str, ...]:
         """Of the numbers it gives."""
         return (self.name, *[f"{self.name} is missing"] * self.flag, *self.average_names)
@@ -153,21 +142,6 @@ class Number(Kind):
         if self.levels is not None and self.averages is not None:
             parts.append(Curve(self.middle, self.levels, self.averages))
         return tuple(parts)
-
-    def places(self, code: Numbers) -> NDArray[np.int64]:
-        """Which level each code is; gaps come after them and one more."""
-        levels = np.empty(0) if self.levels is None else self.levels
-        place = np.searchsorted(levels, code).clip(max=len(levels) - 1)
-        return np.where(np.isnan(code), len(levels) + 1, place)
-
-    def with_averages(self, averages: Numbers, names: tuple[str, ...]) -> Self:
-        """With averages of the targets: for each level, any other, and gaps."""
-        of_levels_and_gaps = np.concatenate([averages[:-2], averages[-1:]])
-        return replace(self, averages=of_levels_and_gaps, average_names=names)
-
-    def without_targets(self) -> Self:
-        """The number alone."""
-        return replace(self, levels=None)
 
     def check(self) -> None:
         """Raise ValueError for an unknown form, and for levels and averages of others."""

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protopinv.tables.category import Category
-from protopinv.tables.columns import Number
 from protopinv.tables.table import Column, Table
 from protopinv.tables.values import Numbers
 
@@ -33,7 +32,7 @@ class Averages:
     """
 
     def __init__(
-        self, column: Number | Category, shape: tuple[int, ...], fixed: Numbers | None = None
+        self, column: Category, shape: tuple[int, ...], fixed: Numbers | None = None
     ) -> None:
         self.column, self.fixed = column, fixed
         self.mass: Numbers = np.zeros((FOLDS, shape[0]))
@@ -83,7 +82,7 @@ class TargetEncoding:
         waiting = {
             number: column
             for number, column in enumerate(table.columns)
-            if isinstance(column, Number | Category) and column.n_waiting
+            if isinstance(column, Category) and column.n_waiting
         }
         n_targets = len(targets)
         if n_targets > MOST_TARGETS or n_rows < ROWS_A_TARGET * n_targets:

@@ -17,7 +17,6 @@ from protopinv.words import MANY
 
 # Text that is different in nearly every row is a name: as a category it says nothing of the next.
 NAMES_SHARE, NAMES_LEAST = 0.5, 50
-# With so many numbers among names they are no text, and it is explained why they are no numbers.
 # So many texts show which n-grams recur.
 TEXTS = 10_000
 

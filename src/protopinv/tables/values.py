@@ -47,8 +47,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOST_COUNTED = 500_000
 # Numbers of a column that are stored to find its middle and its range.
 SAMPLE = 20_000
-# So many different numbers may be levels.
-MOST_LEVELS = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +104,6 @@ class Seen:
     is_cut: bool = False  # not all texts are counted
     sample: list[NDArray[np.float64]] = field(default_factory=list)  # keys and numbers
     share: float = 1.0
-    levels: Numbers | None = field(default_factory=lambda: np.empty(0))
     low: float = np.inf
     high: float = -np.inf
     has_fractions: bool = False
@@ -140,9 +137,6 @@ class Seen:
         self.high = max(self.high, float(numbers.max()))
         self.has_fractions |= bool((numbers != np.floor(numbers)).any())
         self._add_sample(numbers, first + places)
-        if self.levels is not None:
-            levels = np.union1d(self.levels, numbers)
-            self.levels = None if len(levels) > MOST_LEVELS else levels
 
     def _count(self, texts: Counter[str]) -> None:
         """Count each text; beyond a limit only those that are counted already."""
@@ -234,7 +228,6 @@ class Seen:
         values = np.array([read[text] for text in good], dtype=np.float64)
         counts = np.array([self.counts[text] for text in good], dtype=np.int64)
         sample = np.repeat(values, np.maximum(1, counts // max(1, counts.sum() // SAMPLE)))
-        levels = np.unique(values)
         if bad:
             example = f"{bad.total()} values such as {next(iter(bad))!r:.40}"
             self.note(f"{example} are no {kind}s and count as gaps")
@@ -243,9 +236,8 @@ class Seen:
             held=kind,
             gaps=self.gaps + bad.total(),
             sample=[np.stack([np.zeros(len(sample)), sample])],
-            levels=levels,
-            low=float(levels[0]),
-            high=float(levels[-1]),
+            low=float(values.min()),
+            high=float(values.max()),
             has_fractions=bool((values != np.floor(values)).any()),
         )
 
