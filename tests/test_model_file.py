@@ -163,7 +163,7 @@ def test_the_header_is_plain_json_and_says_what_the_file_is(path: Path) -> None:
     content = path.read_bytes()
     (length,) = struct.unpack("<Q", content[:8])
     header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][FORMAT])
-    assert header["format"] == "1.1"
+    assert header["format"] == "1.2"
     assert header["needs"] == ["memory"]
     assert header["task"] == "classification"
     assert header["objective"]["classes"] == [0, 1, 2]

@@ -100,12 +100,12 @@ def _without_unheard(header: dict[str, Any]) -> dict[str, Any]:
     }
 
     def heard(described: Mapping[str, Any]) -> dict[str, Any]:
-        known = {
+        settings = {
             part: {name: value for name, value in described[part].items() if name in names}
             for part, names in names_of.items()
             if part in described
         }
-        return {**described, **known}
+        return {**described, **settings}
 
     return {**heard(header), "ensemble": [heard(other) for other in header.get("ensemble", ())]}
 
