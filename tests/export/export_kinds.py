@@ -8,6 +8,7 @@ import numpy as np
 from protopinv import ConvStem, ProtoPINVClassifier, ProtoPINVRegressor
 
 SMALL = {"n_prototypes": 12, "hidden_sizes": 10, "max_epochs": 12, "random_state": 0}
+TINY = {**SMALL, "n_prototypes": 5, "hidden_sizes": 4}
 PLAIN = {**SMALL, "scaling": "feature", "early_stopping": False}
 # A class, feature or category may be called anything.
 HOSTILE = ["*/ int x; /*", "</script>", '"; alert(1)', "two\nlines", "ünïcode \\ ??/ %s ${1}"]
@@ -88,8 +89,8 @@ MAKE: dict[str, tuple[Any, Any]] = {
     "labels": (ProtoPINVClassifier(**SMALL, activation="sigmoid"), _labels),
     "number": (ProtoPINVRegressor(**SMALL), _number),
     "numbers": (ProtoPINVRegressor(**PLAIN, bounded=False, activation="tanh"), _numbers),
-    "ensemble": (ProtoPINVClassifier(**{**SMALL, "scaling": "feature"}), _plane),
-    "bounded numbers": (ProtoPINVRegressor(**SMALL), _slopes),
+    "ensemble": (ProtoPINVClassifier(**TINY, scaling="feature"), _plane),
+    "bounded numbers": (ProtoPINVRegressor(**TINY), _slopes),
     "stepped": (
         ProtoPINVClassifier(**PLAIN, number_encoding="steps", activation="silu"),
         _texts,

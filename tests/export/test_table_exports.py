@@ -86,7 +86,33 @@ def gone_on() -> ProtoPINVClassifier:
     return model
 
 
-@pytest.fixture(params=["classifier", "regressor", "gone_on"])
+SMALL = {"n_prototypes": 12, "hidden_sizes": 10, "max_epochs": 8, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def ensemble() -> ProtoPINVClassifier:
+    """Networks on numbers and networks on steps, whose outputs are added up."""
+    X = people()
+    y = np.where((X["label"] == "Rome") | (X["age"] % 20 < 10), "yes", HOSTILE)
+    model = ProtoPINVClassifier(**SMALL).fit(X, y)
+    assert {part.steps is None for part in model.model_.parts} == {True, False}
+    return model
+
+
+@pytest.fixture(scope="module")
+def ensemble_of_numbers() -> ProtoPINVRegressor:
+    X = people()
+    y = X["age"].fillna(30) + 20 * (X["label"] == "Rome")
+    model = ProtoPINVRegressor(**SMALL).fit(X, y)
+    assert {part.steps is None for part in model.model_.parts} == {True, False}
+    assert model.objective_.low is not None
+    return model
+
+
+KINDS = ["classifier", "regressor", "gone_on", "ensemble", "ensemble_of_numbers"]
+
+
+@pytest.fixture(params=KINDS)
 def model(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)
 
