@@ -459,3 +459,19 @@ def test_what_a_terminal_obeys_is_shown_as_it_is_written(tmp_path: Path) -> None
                 text = str(error)
                 assert "\x1b" not in text
                 assert "\u202e" not in text
+
+
+def test_whole_numbers_and_huge_ones_where_numbers_belong_are_of_use(tmp_path: Path) -> None:
+    """A factor beyond 64 bits is one all the same, and weights that overflow are no factors."""
+    header, tensors = taken_apart(contents()["stepped"])
+    header["sharpness"] = 10**20
+    assert load(written(tmp_path / "m.safetensors", header, tensors)).model_.calibration == 1e20
+    header, tensors = taken_apart(contents()["cut-steps"])
+    weights = tensors["network.0"].copy()
+    weights[1] = 1e308
+    tensors["network.0"] = weights
+    tensors["examples.rows"] = tensors["examples.rows"][:0]
+    tensors["examples.outputs"] = tensors["examples.outputs"][:0]
+    model = load(written(tmp_path / "m.safetensors", header, tensors))
+    with pytest.raises(ExportError, match="holds numbers of float32"):
+        model.export(tmp_path / "m.c")

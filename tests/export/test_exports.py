@@ -146,8 +146,9 @@ def test_onnx_answers_the_same_in_two_runtimes(kind: str, tmp_path: Path) -> Non
     if "variable" in found:
         assert names == ["variable"]
         wanted = model(kind).predict(X).reshape(len(X), -1)
+        size = np.abs(wanted).max(0)
         for each in (found, other):
-            np.testing.assert_allclose(each["variable"], wanted, rtol=1e-5)
+            np.testing.assert_allclose(each["variable"] / size, wanted / size, 1e-5, 1e-6)
         return
     assert names == ["label", "probabilities"]
     for each in (found, other):
@@ -206,7 +207,8 @@ def test_c_answers_the_same(kind: str, tmp_path: Path) -> None:
         assert (found == model(kind).predict(X)).mean() > 0.995
     else:
         wanted = model(kind).predict(X).reshape(len(X), -1)
-        np.testing.assert_allclose(call(library.net_predict, X, k), wanted, rtol=1e-5)
+        found, size = call(library.net_predict, X, k), np.abs(wanted).max(0)
+        np.testing.assert_allclose(found / size, wanted / size, rtol=1e-5, atol=1e-6)
 
 
 @needs_gcc
@@ -233,7 +235,7 @@ def test_sums_of_branches_stay_within_32_bits(tmp_path: Path) -> None:
     branches = []
     for branch in plain.branches:
         *inner, last = branch.layers
-        larger = replace(last, shift=np.maximum(last.shift - 7, 1))
+        larger = replace(last, shift=np.maximum(last.shift - 8, 1))
         branches.append(replace(branch, layers=(*inner, larger)))
     overflowing = replace(plain, branches=tuple(branches))
     texts, _ = write_c(description, "net", [], overflowing)
