@@ -61,8 +61,8 @@ def test_a_file_that_is_put_together_again_loads(tmp_path: Path) -> None:
         load(written(tmp_path / "m.safetensors", *taken_apart(content)))
 
 
-def header_value(*path: str, to: Any) -> Callable[[dict[str, Any], Tensors], None]:
-    def change(header: dict[str, Any], _: Tensors) -> None:
+def header_value(*path: str | int, to: Any) -> Callable[[dict[str, Any], Tensors], None]:
+    def change(header: Any, _: Tensors) -> None:
         *above, last = path
         for name in above:
             header = header[name]
@@ -266,6 +266,129 @@ DAMAGE: dict[str, tuple[str, Callable[[dict[str, Any], Tensors], None], str]] = 
     ),
     "a table without words": ("table", header_value("table", to=None), "half a table"),
     "other names": ("table", lambda h, _: h["feature_names"].reverse(), "not those of the table"),
+    "steps that fall": (
+        "stepped",
+        tensor("steps.high", lambda high: high - 100),
+        "steps that do not rise",
+    ),
+    "steps of no size": ("stepped", tensor("steps.scale", lambda s: s * 0), "do not rise"),
+    "steps at infinity": ("stepped", tensor("steps.high", lambda h: h * np.inf), "not finite"),
+    "steps beyond the columns": (
+        "stepped",
+        tensor("steps.column", lambda column: column + 90),
+        "steps of columns that are not there",
+    ),
+    "raw numbers beyond the columns": (
+        "ensemble",
+        tensor("1.steps.raw", lambda raw: raw - 1),
+        "steps of columns that are not there",
+    ),
+    "raw numbers out of order": (
+        "stepped-and-clipped",
+        tensor("steps.raw", lambda raw: raw[::-1]),
+        "not in the order of their columns",
+    ),
+    "a raw number twice": (
+        "stepped-and-clipped",
+        tensor("steps.raw", lambda raw: raw.clip(1)),
+        "not in the order of their columns",
+    ),
+    "half of the steps": (
+        "stepped",
+        tensor("steps.low", lambda low: low[:-1]),
+        "must fit together",
+    ),
+    "a step too few": (
+        "stepped-and-clipped",
+        tensor("steps.raw", lambda raw: raw[:-1]),
+        "the steps and the network differ in features",
+    ),
+    "steps behind other directions": (
+        "cut-steps",
+        tensor("steps.inside", lambda inside: inside[:-1]),
+        "steps behind other directions",
+    ),
+    "directions of infinity": (
+        "cut-steps",
+        tensor("steps.inside", lambda inside: inside * np.nan),
+        "not finite",
+    ),
+    "steps that nobody asked for": (
+        "stepped",
+        header_value("config", "number_encoding", to="raw"),
+        "steps of numbers that are raw",
+    ),
+    "a weight of zero": ("ensemble", header_value("weight", to=0), "weight is 0, not a positive"),
+    "a weight as text": (
+        "ensemble",
+        header_value("ensemble", 0, "weight", to="1"),
+        "ensemble 1.weight is '1', not a positive",
+    ),
+    "a weight beyond all numbers": (
+        "ensemble",
+        header_value("weight", to=1.7e308),
+        "weight is 1.7e[+]308, not a positive number",
+    ),
+    "an ensemble as an object": (
+        "ensemble",
+        header_value("ensemble", to={"1": {}}),
+        "ensemble is .*, not a list of objects",
+    ),
+    "further models of no tensors": (
+        "ensemble",
+        lambda header, _: header["ensemble"].append(header["ensemble"][0]),
+        "further models that are not described, or have no tensors",
+    ),
+    "further models of no words": (
+        "ensemble",
+        header_value("ensemble", to=[]),
+        "further models that are not described, or have no tensors",
+    ),
+    "a further model of nothing": (
+        "ensemble",
+        header_value("ensemble", 0, to={}),
+        "ensemble 1.activation is missing",
+    ),
+    "a further model of another type": (
+        "ensemble-int8",
+        tensor("1.network.1", lambda W: W.astype("f4")),
+        "not all its layers in int8",
+    ),
+    "a further model with other outputs": (
+        "ensemble-int8",
+        lambda _, tensors: tensors.update(
+            {
+                name: np.ascontiguousarray(tensors[name][..., :-1])
+                for name in ("1.network.1", "1.network.1.bias", "1.network.1.scale")
+            }
+        ),
+        "1 outputs for 2 targets",
+    ),
+    "a further model with another activation": (
+        "ensemble",
+        header_value("ensemble", 0, "activation", to="tanh"),
+        "for a network",
+    ),
+    "a further model with epochs of its own": (
+        "ensemble",
+        tensor("1.history.lr", lambda rates: rates[:-1]),
+        "epochs in lr",
+    ),
+    "a further model that is frozen beyond all": (
+        "ensemble",
+        header_value("ensemble", 0, "n_frozen", to=99),
+        "more frozen",
+    ),
+    "a further model that learned less than none": (
+        "ensemble",
+        header_value("ensemble", 0, "n_calls", to=-1),
+        "ensemble 1.n_calls is -1",
+    ),
+    "a further model without its steps": (
+        "ensemble",
+        lambda _, tensors: [tensors.pop(n) for n in list(tensors) if n.startswith("1.steps.")],
+        "must fit together",
+    ),
     "examples of infinity": ("clip", tensor("examples.rows", lambda r: r * np.inf), "not finite"),
 }
 
@@ -336,3 +459,19 @@ def test_what_a_terminal_obeys_is_shown_as_it_is_written(tmp_path: Path) -> None
                 text = str(error)
                 assert "\x1b" not in text
                 assert "\u202e" not in text
+
+
+def test_whole_numbers_and_huge_ones_where_numbers_belong_are_of_use(tmp_path: Path) -> None:
+    """A factor beyond 64 bits is one all the same, and weights that overflow are no factors."""
+    header, tensors = taken_apart(contents()["stepped"])
+    header["sharpness"] = 10**20
+    assert load(written(tmp_path / "m.safetensors", header, tensors)).model_.calibration == 1e20
+    header, tensors = taken_apart(contents()["cut-steps"])
+    weights = tensors["network.0"].copy()
+    weights[1] = 1e308
+    tensors["network.0"] = weights
+    tensors["examples.rows"] = tensors["examples.rows"][:0]
+    tensors["examples.outputs"] = tensors["examples.outputs"][:0]
+    model = load(written(tmp_path / "m.safetensors", header, tensors))
+    with pytest.raises(ExportError, match="holds numbers of float32"):
+        model.export(tmp_path / "m.c")

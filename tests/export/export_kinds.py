@@ -8,6 +8,7 @@ import numpy as np
 from protopinv import ConvStem, ProtoPINVClassifier, ProtoPINVRegressor
 
 SMALL = {"n_prototypes": 12, "hidden_sizes": 10, "max_epochs": 12, "random_state": 0}
+TINY = {**SMALL, "n_prototypes": 5, "hidden_sizes": 4}
 PLAIN = {**SMALL, "scaling": "feature", "early_stopping": False}
 # A class, feature or category may be called anything.
 HOSTILE = ["*/ int x; /*", "</script>", '"; alert(1)', "two\nlines", "ünïcode \\ ??/ %s ${1}"]
@@ -52,6 +53,14 @@ def _numbers(X: np.ndarray) -> np.ndarray:
     return np.column_stack([_number(X), X[:, 5] ** 2])
 
 
+def _plane(X: np.ndarray) -> np.ndarray:
+    return np.where(X[:, 0] + X[:, 4] > 0, "above", "below")
+
+
+def _slopes(X: np.ndarray) -> np.ndarray:
+    return np.column_stack([X[:, 0] + X[:, 4], 1e3 * (X[:, 5] > 0) + 100 * X[:, 0]])
+
+
 MAKE: dict[str, tuple[Any, Any]] = {
     "classes": (ProtoPINVClassifier(**PLAIN, activation="relu"), _classes),
     "yes or no": (ProtoPINVClassifier(**PLAIN, activation="tanh"), lambda X: X[:, 0] > 0),
@@ -80,6 +89,26 @@ MAKE: dict[str, tuple[Any, Any]] = {
     "labels": (ProtoPINVClassifier(**SMALL, activation="sigmoid"), _labels),
     "number": (ProtoPINVRegressor(**SMALL), _number),
     "numbers": (ProtoPINVRegressor(**PLAIN, bounded=False, activation="tanh"), _numbers),
+    "ensemble": (ProtoPINVClassifier(**TINY, scaling="feature"), _plane),
+    "bounded numbers": (ProtoPINVRegressor(**TINY), _slopes),
+    "stepped": (
+        ProtoPINVClassifier(**PLAIN, number_encoding="steps", activation="silu"),
+        _texts,
+    ),
+    "stepped and clipped": (
+        ProtoPINVRegressor(**{**PLAIN, "scaling": "clip"}, number_encoding="both"),
+        _number,
+    ),
+    "projected steps": (
+        ProtoPINVClassifier(
+            **PLAIN, number_encoding="both", projection="pca", n_components=4, activation="gelu"
+        ),
+        _labels,
+    ),
+    "cut steps": (
+        ProtoPINVClassifier(**PLAIN, number_encoding="both", activation="relu", memory=150),
+        _classes,
+    ),
     "stem": (
         ProtoPINVClassifier(**PLAIN, stem=ConvStem(filters=4, patch=3, pool=3)),
         lambda X: np.arange(len(X)) % 3,
@@ -91,14 +120,20 @@ MAKE: dict[str, tuple[Any, Any]] = {
 }
 STEMS = ("stem", "two stages")
 KINDS = tuple(MAKE)
+# What has several networks, of which some see numbers as steps.
+ENSEMBLES = ("squashed", "clipped", "labels", "number", "ensemble", "bounded numbers")
+# Steps of something else than columns.
+BEHIND = ("projected steps", "cut steps")
 # What int8 holds.
-WHOLE = tuple(kind for kind in KINDS if kind not in STEMS)
+WHOLE = tuple(kind for kind in KINDS if kind not in (*STEMS, *BEHIND))
 
 
 def given(kind: str, seed: int = 0) -> np.ndarray:
     """Rows for a model of this kind."""
     if kind == "unused":  # features that never vary
         return np.insert(rows(seed=seed), [0, 3, 6], [[7.0, 0.0, -2.0]], axis=1)
+    if kind == "cut steps":
+        return np.hstack([rows(seed=seed + 10), rows(seed=seed)])
     return images(seed=seed) if kind in STEMS else rows(seed=seed)
 
 
@@ -107,7 +142,13 @@ def model(kind: str) -> Any:
     """A fitted one."""
     estimator, target = MAKE[kind]
     X = given(kind)
-    return estimator.fit(X, target(X))
+    y = target(X)
+    if kind != "cut steps":
+        return estimator.fit(X, y)
+    # a class that comes later, and a memory that could not hold all directions
+    late = y == 2
+    estimator.fit(X[~late], y[~late]).set_params(memory=400)
+    return estimator.partial_fit(X[late], y[late])
 
 
 def flat(kind: str, seed: int = 1) -> np.ndarray:

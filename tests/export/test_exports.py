@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import warnings
 from copy import deepcopy
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import get_args
@@ -18,7 +19,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from export_kinds import HOSTILE, KINDS, STEMS, WHOLE, flat, given, model
+from export_kinds import BEHIND, ENSEMBLES, HOSTILE, KINDS, STEMS, WHOLE, flat, given, model
 from onnx.reference import ReferenceEvaluator
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
@@ -32,7 +33,9 @@ from protopinv.errors import (
     OutputError,
 )
 from protopinv.export import describe, quantise
+from protopinv.export.c import write_c
 from protopinv.export.card import card
+from protopinv.export.entry import Front
 from protopinv.export.steps import CURVES, Step
 from protopinv.objective import Classes, Labels, Numbers
 from protopinv.tables.parts import Part
@@ -107,8 +110,26 @@ def test_every_step_and_every_part_has_a_function_in_c_and_in_javascript() -> No
     functions = re.findall(
         r"^static void (\w+)\(", (assets / "functions.c").read_text(), re.MULTILINE
     )
-    # the columns of a frame are calls of their parts, and each curve is a function of its own
-    assert (names - {"encode", "bend"}) | set(CURVES) <= set(functions)
+    # the columns of a frame are calls of their parts, each curve is a function of its own, and
+    # branches are calls of their steps, each of which is added
+    own = {"encode": "look", "bend": "squash", "sum": "add"}
+    assert {own.get(name, name) for name in names} | set(CURVES) <= set(functions)
+
+
+def test_kinds_of_models_are_what_they_are_called() -> None:
+    for kind in ENSEMBLES:
+        parts = model(kind).model_.parts
+        assert {part.steps is None for part in parts} == {True, False}, kind
+        assert sum(part.weight for part in parts) == pytest.approx(1)
+    assert model("number").model_.objective.low is not None
+    assert model("bounded numbers").model_.objective.low is not None
+    for kind in ("stepped", "stepped and clipped", *BEHIND):
+        fitted = model(kind).model_
+        assert fitted.steps is not None
+        assert not fitted.others
+    assert len(model("stepped").model_.steps.raw) == 1  # the column that says yes or no
+    assert model("projected steps").model_.features.basis is not None
+    assert model("cut steps").model_.steps.inside is not None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,8 +146,9 @@ def test_onnx_answers_the_same_in_two_runtimes(kind: str, tmp_path: Path) -> Non
     if "variable" in found:
         assert names == ["variable"]
         wanted = model(kind).predict(X).reshape(len(X), -1)
+        size = np.abs(wanted).max(0)
         for each in (found, other):
-            np.testing.assert_allclose(each["variable"], wanted, rtol=1e-5)
+            np.testing.assert_allclose(each["variable"] / size, wanted / size, 1e-5, 1e-6)
         return
     assert names == ["label", "probabilities"]
     for each in (found, other):
@@ -185,7 +207,8 @@ def test_c_answers_the_same(kind: str, tmp_path: Path) -> None:
         assert (found == model(kind).predict(X)).mean() > 0.995
     else:
         wanted = model(kind).predict(X).reshape(len(X), -1)
-        np.testing.assert_allclose(call(library.net_predict, X, k), wanted, rtol=1e-5)
+        found, size = call(library.net_predict, X, k), np.abs(wanted).max(0)
+        np.testing.assert_allclose(found / size, wanted / size, rtol=1e-5, atol=1e-6)
 
 
 @needs_gcc
@@ -204,8 +227,46 @@ def test_c_in_whole_numbers_is_its_emulator_bit_for_bit(kind: str, tmp_path: Pat
     assert same.mean() > 0.93
 
 
+@needs_gcc
+def test_sums_of_branches_stay_within_32_bits(tmp_path: Path) -> None:
+    """Whatever rows come: outputs end at the largest number, and never turn their sign."""
+    X, description = flat("ensemble"), describe(model("ensemble").model_)
+    plain = quantise(description, X)
+    branches = []
+    for branch in plain.branches:
+        *inner, last = branch.layers
+        larger = replace(last, shift=np.maximum(last.shift - 8, 1))
+        branches.append(replace(branch, layers=(*inner, larger)))
+    overflowing = replace(plain, branches=tuple(branches))
+    texts, _ = write_c(description, "net", [], overflowing)
+    for end, text in texts.items():
+        (tmp_path / f"net{end}").write_text(text)
+    library, expected = compiled(tmp_path / "net.c", "-O2"), overflowing.whole(X)
+    assert np.abs(expected).max() == 2**31 - 1
+    assert np.abs(sum(branch(X) for branch in branches)).max() >= 2**31
+    found = call(library.net_whole, X, expected.shape[1], ctypes.c_int32)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "n_levels", "lowest"), [("stepped", 254, -127), ("stepped and clipped", 15, -128)]
+)
+def test_a_step_in_whole_numbers_is_as_exact_as_these(
+    kind: str, n_levels: int, lowest: int
+) -> None:
+    """All of int8 for a step of a straight column, and 4 bits for one of a bent column."""
+    X, description = flat(kind).astype("f4"), describe(model(kind).model_)
+    before, (rise, first, *_) = description.steps[:1], description.steps[1:]
+    exact = rise(before[0](torch.from_numpy(X).double())).numpy()
+    entry, _ = Front(before, X.astype("f8"), description.deviations).entry(rise, first)
+    n_raw = len(rise.raw)
+    found = (entry(X)[:, n_raw:] - lowest) / (127 - lowest)
+    off = np.abs(found - exact[:, n_raw:])
+    assert off.max() <= 0.5 / n_levels + 1e-3
+
+
 def test_a_label_in_whole_numbers_needs_no_mathematics(tmp_path: Path) -> None:
-    for kind in ("squashed", "members"):
+    for kind in ("squashed", "members", "ensemble", "stepped"):
         model(kind).export(tmp_path / "net.c", dtype="int8", calibration=flat(kind))
         code = (tmp_path / "net.c").read_text()
         before = code.partition("_probabilities(")[0]
@@ -213,9 +274,16 @@ def test_a_label_in_whole_numbers_needs_no_mathematics(tmp_path: Path) -> None:
             assert name not in before
 
 
+@pytest.mark.parametrize("kind", BEHIND)
+def test_steps_of_what_is_no_column_are_refused_in_whole_numbers(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"int8 holds steps of columns\. This model projects"):
+        model(kind).export(tmp_path / "net.c", dtype="int8", calibration=flat(kind))
+    assert list(tmp_path.iterdir()) == []
+
+
 @needs_gcc
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
-@pytest.mark.parametrize("kind", ["texts", "squashed", "clipped", "members", "stem"])
+@pytest.mark.parametrize("kind", ["texts", "squashed", "clipped", "members", "ensemble", "stem"])
 def test_stored_cases_pass_and_sanitizers_are_silent(kind: str, dtype: str, tmp_path: Path) -> None:
     if (kind, dtype) == ("stem", "int8"):
         with pytest.raises(ExportError, match=r"int8 holds layers.*convolutional stem"):
@@ -250,7 +318,7 @@ def test_the_header_serves_cpp_and_other_compilers(tmp_path: Path) -> None:
 
 @needs_gcc
 def test_memory_is_what_is_said(tmp_path: Path) -> None:
-    for kind in ("members", "squashed"):
+    for kind in ("members", "squashed", "ensemble", "stepped"):
         for dtype in ("float32", "int8"):
             exported = model(kind).export(tmp_path / "net.c", dtype=dtype)
             run([GCC, *STRICT, "-O0", "-c", str(tmp_path / "net.c"), "-o", str(tmp_path / "net.o")])
@@ -261,7 +329,7 @@ def test_memory_is_what_is_said(tmp_path: Path) -> None:
                 if len(parts) == 4 and parts[2].lower() in sizes:
                     sizes[parts[2].lower()] += int(parts[1])
             assert sizes["b"] == exported.static_bytes
-            names = sum(len(str(label)) + 5 for label in model(kind).classes_)
+            names = sum(len(str(label).encode()) + 5 for label in model(kind).classes_)
             assert sizes["r"] + names == exported.constant_bytes
 
 
@@ -311,8 +379,8 @@ def test_a_torch_module_answers_the_same_and_learns(kind: str) -> None:
     module = model(kind).to_torch()
     found = module(torch.from_numpy(X).float())
     wanted = outputs(kind, X)
-    if kind == "number":
-        wanted = model(kind).predict(X)[:, None]
+    if vars(model(kind).model_.objective).get("low") is not None:  # within bounds
+        wanted = model(kind).predict(X).reshape(len(X), -1)
     np.testing.assert_allclose(found.detach(), wanted, atol=2e-5 * np.abs(wanted).max())
     found.sum().backward()
     assert all(parameter.grad is not None for parameter in module.parameters())
@@ -321,11 +389,17 @@ def test_a_torch_module_answers_the_same_and_learns(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_scikit_learn_is_given_its_own_network_or_told_why_not(kind: str) -> None:
     X, estimator = flat(kind), model(kind)
-    held = estimator.front_ is None and estimator.network_.activation in (
-        "relu",
-        "tanh",
-        "sigmoid",
-        "identity",
+    is_one = not estimator.model_.others and estimator.model_.steps is None
+    held = (
+        is_one
+        and estimator.front_ is None
+        and estimator.network_.activation
+        in (
+            "relu",
+            "tanh",
+            "sigmoid",
+            "identity",
+        )
     )
     if not held:
         with pytest.raises(ExportError, match="scikit-learn's networks have"):

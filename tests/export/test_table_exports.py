@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 import torch
 
-from protopinv import ProtoPINVClassifier, ProtoPINVRegressor
-from protopinv.errors import UnreadableWarning
+from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
+from protopinv.errors import ExportError, UnreadableWarning
 from protopinv.estimators.rows import rows_to_predict
 from protopinv.export import describe
 from protopinv.rows import frame_columns
@@ -93,7 +93,33 @@ def gone_on() -> ProtoPINVClassifier:
     return model
 
 
-@pytest.fixture(params=["classifier", "regressor", "gone_on"])
+SMALL = {"n_prototypes": 12, "hidden_sizes": 10, "max_epochs": 8, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def ensemble() -> ProtoPINVClassifier:
+    """Networks on numbers and networks on steps, whose outputs are added up."""
+    X = people()
+    y = np.where((X["label"] == "Rome") | (X["age"] % 20 < 10), "yes", HOSTILE)
+    model = ProtoPINVClassifier(**SMALL).fit(X, y)
+    assert {part.steps is None for part in model.model_.parts} == {True, False}
+    return model
+
+
+@pytest.fixture(scope="module")
+def ensemble_of_numbers() -> ProtoPINVRegressor:
+    X = people()
+    y = X["age"].fillna(30) + 20 * (X["label"] == "Rome")
+    model = ProtoPINVRegressor(**SMALL).fit(X, y)
+    assert {part.steps is None for part in model.model_.parts} == {True, False}
+    assert model.objective_.low is not None
+    return model
+
+
+KINDS = ["classifier", "regressor", "gone_on", "ensemble", "ensemble_of_numbers"]
+
+
+@pytest.fixture(params=KINDS)
 def model(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)
 
@@ -193,6 +219,23 @@ def test_c_takes_codes_and_knows_the_names_of_categories(model: Any, tmp_path: P
     for row, answer in zip(np.ascontiguousarray(rows), found, strict=True):
         call(row.ctypes.data_as(ctypes.c_void_p), answer.ctypes.data_as(ctypes.c_void_p))
     np.testing.assert_allclose(found / (1 if is_classifier else 100), answers(model, X), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int8"])
+def test_smaller_files_predict_nearly_the_same(model: Any, dtype: str, tmp_path: Path) -> None:
+    X = others()
+    model.export(tmp_path / "m.safetensors", dtype=dtype)
+    back = load(tmp_path / "m.safetensors")
+    assert len(back.model_.parts) == len(model.model_.parts)
+    found, expected = answers(back, X), answers(model, X)
+    off = np.sqrt(((found - expected) ** 2).mean()) / expected.std()
+    assert off <= {"float64": 0, "float32": 1e-6, "float16": 2e-2, "int8": 0.2}[dtype]
+
+
+def test_a_frame_is_refused_in_whole_numbers(model: Any, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"takes rows of numbers\. This model takes a fr"):
+        model.export(tmp_path / "m.c", dtype="int8")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_export_says_what_it_moves(classifier: ProtoPINVClassifier, tmp_path: Path) -> None:

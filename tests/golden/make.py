@@ -17,6 +17,7 @@ sys.path.insert(0, str(HERE.parent / "export"))
 from export_kinds import KINDS, flat, model  # noqa: E402
 
 SMALLER = [("factored", "int8"), ("classes", "float16"), ("number", "float32")]
+SMALLER += [("ensemble", "int8"), ("projected steps", "float16")]
 
 
 def main() -> None:
@@ -24,7 +25,7 @@ def main() -> None:
     for kind in KINDS:
         write(kind, kind.replace(" ", "-"))
     for kind, dtype in SMALLER:
-        write(kind, f"{kind}-{dtype}", bank=False, dtype=dtype)
+        write(kind, f"{kind}-{dtype}".replace(" ", "-"), bank=False, dtype=dtype)
     write_frame()
     write_ngrams()
     write_continued()

@@ -254,7 +254,7 @@ def _grown(bank: Bank, call: Call) -> Bank:
     ]
     inputs = torch.stack(picked)
     low, high = ends_of(bank)
-    outputs = torch.full((len(picked), len(classes), bank.outputs.shape[2]), low)
+    outputs = bank.outputs.new_full((len(picked), len(classes), bank.outputs.shape[2]), low)
     outputs[:, torch.arange(len(classes)), classes] = high
     return grown(bank, architecture, inputs, outputs)
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from protopinv.errors import ExportError
 from protopinv.export.description import Description
-from protopinv.export.quantise import Quantised
+from protopinv.export.entry import Looked, Scaled
+from protopinv.export.quantise import Layer, Quantised
 from protopinv.export.steps import (
     Activate,
     Affine,
@@ -242,42 +243,65 @@ def _mask(columns: Any, n: int) -> NDArray[np.uint8]:
 
 def _int8(program: _Program, quantised: Quantised, n: int) -> None:
     """Calls from the row to the outputs as whole numbers."""
-    entry = quantised.entry
-    each = bool(np.ptp(entry.middle) or np.ptp(entry.factor))
-    some = slice(None) if each else slice(1)
-    program.call(
-        "enter",
-        *("x", "buffer_0"),
-        used=None if len(entry.columns) == n else _mask(entry.columns, n),
-        middle=entry.middle[some],
-        factor=entry.factor[some],
-        each=int(each),
-        n=n,
-    )
-    if len(entry.bent):
-        places = {"place": entry.columns[entry.bent], "bent": entry.bent}
-        scale = {"centre": entry.centre, "width": entry.width, "starts": entry.starts}
-        program.call("enter_bent", "x", "buffer_0", **places, **scale, n=len(entry.bent))
-    widths = [len(entry.columns)]
-    for number, layer in enumerate(quantised.layers):
-        here, there = f"buffer_{number % 2}", f"buffer_{(number + 1) % 2}"
-        blocks, n_in, n_out = layer.weights.shape
-        numbers = {
-            "weight": layer.weights.swapaxes(1, 2),  # inputs of a unit next to each other
-            "bias": layer.bias,
-            "multiplier": layer.multiplier,
-            "shift": layer.shift.astype(np.uint8),
-        }
-        if layer.is_last:
-            program.call("last_layer", here, "outputs", **numbers, n=n_in, m=n_out)
-            continue
-        shape = {"blocks": blocks, "n": n_in, "m": n_out}
-        ends = {"zero": layer.zero, "lowest": layer.lowest, "table": layer.table}
-        program.call("layer", here, there, **numbers, **shape, **ends)
-        widths.append(blocks * n_out)
-    for number in (0, 1):
-        program.buffer(f"buffer_{number}", max(widths[number::2], default=0), "int8_t")
+    widths = [0, 0]
+    for number, branch in enumerate(quantised.branches):
+        at = 0
+        for piece in branch.entry.pieces:
+            _enter(program, piece, f"buffer_0 + {at}" if at else "buffer_0", n)
+            at += len(piece.columns)
+        widths[0] = max(widths[0], at)
+        for place, layer in enumerate(branch.layers):
+            here, there = place % 2, (place + 1) % 2
+            if layer.is_last:
+                _layer(program, layer, here, "outputs", adds=int(number > 0))
+            else:
+                _layer(program, layer, here, f"buffer_{there}")
+                widths[there] = max(widths[there], len(layer.bias))
+    for number, width in enumerate(widths):
+        program.buffer(f"buffer_{number}", width, "int8_t")
     program.constant("scale", quantised.output_scale)
+
+
+def _enter(program: _Program, piece: Scaled | Looked, there: str, n: int) -> None:
+    """A call from columns of the row to whole numbers."""
+    columns = piece.columns
+    if isinstance(piece, Looked):
+        n_inputs, n_starts = len(columns), piece.starts.shape[1]
+        scale = {"column": columns, "centre": piece.centre, "width": piece.width}
+        each = int(len(piece.starts) > 1)
+        program.call(
+            *("enter_bent", "x", there),
+            **scale,
+            starts=piece.starts,
+            each=each,
+            n_starts=n_starts,
+            n=n_inputs,
+        )
+    elif (np.diff(columns) > 0).all():
+        each = bool(np.ptp(piece.middle) or np.ptp(piece.factor))
+        some = slice(None) if each else slice(1)
+        used = None if len(columns) == n else _mask(columns, n)
+        scale = {"middle": piece.middle[some], "factor": piece.factor[some]}
+        program.call("enter", "x", there, used=used, **scale, each=int(each), n=n)
+    else:
+        program.call("enter_steps", "x", there, **vars(piece), n=len(columns))
+
+
+def _layer(program: _Program, layer: Layer, here: int, there: str, **adds: int) -> None:
+    """A call of a layer, or of the last one."""
+    blocks, n_in, n_out = layer.weights.shape
+    numbers = {
+        "weight": layer.weights.swapaxes(1, 2),  # inputs of a unit next to each other
+        "bias": layer.bias,
+        "multiplier": layer.multiplier,
+        "shift": layer.shift.astype(np.uint8),
+    }
+    shape, place = {"n": n_in, "m": n_out}, f"buffer_{here}"
+    if layer.is_last:
+        program.call("last_layer", place, there, **numbers, **shape, **adds)
+        return
+    ends = {"zero": layer.zero, "lowest": layer.lowest, "table": layer.table}
+    program.call("layer", place, there, **numbers, blocks=blocks, **shape, **ends)
 
 
 def _called(calls: str) -> list[str]:

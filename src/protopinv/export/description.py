@@ -21,9 +21,9 @@ from protopinv.export.steps import (
     Shift,
     Step,
     Sum,
+    in_turn,
     operations,
     sizes_of,
-    through,
 )
 from protopinv.features import Stem, TailTransform
 from protopinv.model import Model
@@ -105,7 +105,7 @@ class Description:
         steps = [step.to(dtype) for step in self.steps]
         rows = torch.tensor(np.asarray(X, dtype=np.float64)).to(dtype)
         with torch.no_grad():
-            pieces = [through(steps, piece) for piece in rows.split(PIECE_ROWS)]
+            pieces = [in_turn(steps, piece) for piece in rows.split(PIECE_ROWS)]
         return np.asarray(torch.cat(pieces).double().numpy())
 
 

@@ -90,8 +90,8 @@ def _object(value: Any, *, shorter: bool = False, **others: int) -> str:
     for name, part in {**others, **parts}.items():
         array = np.asarray(part)
         if (array.ndim and array.dtype.kind == "f") or array.dtype == np.int8:
-            # levels are compared with values as they come, to the last digit
-            wide = name == "levels"
+            # these are compared with values as they come, to the last digit
+            wide = name in ("levels", "low", "high")
             texts[name] = js_array(array, wide=wide, shorter=shorter and name == "weight")
         else:
             texts[name] = js_value(array.tolist())

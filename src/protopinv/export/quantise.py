@@ -3,16 +3,18 @@
 Weights are int8 with a scale for each output, zero in the middle. Activations are int8 with one
 scale and one zero point a layer. Sums and biases are int32; a sum goes to the next layer's scale by
 a multiplier of 31 bits and a shift. Outputs stay int32, with one scale for all of them, so that the
-largest is found without rounding first.
+largest is found without rounding first, and those of an ensemble are added up as they are.
 
-A row becomes whole numbers feature by feature, (x - middle) * factor, and bent columns by a table
-of where each number begins: no function of math.h is called on the way to a label.
+How rows become whole numbers is said in ``entry.py``; no function of math.h is called on the way to
+a label.
 """
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -22,15 +24,24 @@ from torch import Tensor
 
 from protopinv.errors import ExportError, ExportWarning
 from protopinv.export.description import Description, Rows
-from protopinv.export.steps import Activate, Affine, Bend, Convolve, Encode, Pick, Shift
+from protopinv.export.entry import HIGH, LOW, Entry, Front
+from protopinv.export.steps import (
+    Activate,
+    Affine,
+    Bend,
+    Convolve,
+    Pick,
+    Rise,
+    Shift,
+    Step,
+    Sum,
+    no_case,
+)
 from protopinv.network import ACTIVATIONS
 from protopinv.objective import Numbers
 
-LOW, HIGH = -128, 127
 # Outputs are scaled such that those of the calibration rows have about so many bits.
 OUTPUT_BITS = 24
-# A feature that does not vary in the calibration rows is given so many standard deviations.
-DEVIATIONS = 3.0
 # Fewer rows than these do not say what the ranges are.
 FEW = 16
 # With more inputs a sum of products may leave 31 bits.
@@ -43,38 +54,6 @@ USEFUL = {
     "tanh": (-4.0, 4.0),
     "sigmoid": (-8.0, 8.0),
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Entry:
-    """How features become int8: (x - middle) * factor, or by a table for bent columns.
-
-    ``columns`` are those that are used; the rest speaks of these. ``starts`` are the
-    z = (x - centre) / width from which on a bent column is -126, ..., 127.
-    """
-
-    columns: NDArray[np.int64]
-    middle: NDArray[np.float32]
-    factor: NDArray[np.float32]
-    bent: NDArray[np.int64]
-    centre: NDArray[np.float32]
-    width: NDArray[np.float32]
-    starts: NDArray[np.float32]
-
-    def __call__(self, X: NDArray[Any]) -> NDArray[np.int64]:
-        """Rows as whole numbers, by the float32 arithmetic of the C code."""
-        X = np.asarray(X, dtype=np.float32)[:, self.columns]
-        with np.errstate(over="ignore", invalid="ignore"):
-            z = (X - self.middle) * self.factor
-        z = np.where(z > np.float32(-127), z, np.float32(-127))
-        z = np.where(z < np.float32(127), z, np.float32(127))
-        codes = (z + np.float32(128.5)).astype(np.int64) - 128
-        if len(self.bent):
-            with np.errstate(over="ignore", invalid="ignore"):
-                place = (X[:, self.bent] - self.centre) / self.width
-            behind = np.searchsorted(self.starts, place, side="right")
-            codes[:, self.bent] = np.where(np.isnan(place), 0, behind) - 127
-        return codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,29 +101,45 @@ class Layer:
         shift = self.shift.astype(np.int64)
         scaled = (sums * self.multiplier.astype(np.int64) + (np.int64(1) << (shift - 1))) >> shift
         if self.is_last:
-            return np.asarray(np.clip(scaled, -(2**31) + 1, 2**31 - 1))
+            return np.asarray(scaled)
         codes = np.clip(scaled + self.zero, self.lowest, HIGH)
         return np.asarray(codes if self.table is None else self.table.astype(np.int64)[codes - LOW])
 
 
 @dataclass(frozen=True, eq=False)
+class Branch:
+    """One network in whole numbers, from the row to its share of the outputs."""
+
+    entry: Entry
+    layers: tuple[Layer, ...]
+
+    def __call__(self, X: NDArray[Any]) -> NDArray[np.int64]:
+        """Its outputs, which may be too large for int32."""
+        return reduce(lambda rows, layer: layer(rows), self.layers, self.entry(X))
+
+
+@dataclass(frozen=True, eq=False)
 class Quantised:
-    """The network in whole numbers; ``output_scale`` makes numbers of its outputs again.
+    """The networks of a model in whole numbers; ``output_scale`` makes numbers of their sum.
 
     Classes and labels have one scale for all, so that they can be compared; numbers one each.
     """
 
-    entry: Entry
-    layers: tuple[Layer, ...]
+    branches: tuple[Branch, ...]
     output_scale: NDArray[np.float32]
 
     def whole(self, X: NDArray[Any]) -> NDArray[np.int64]:
-        """Outputs as whole numbers."""
-        return reduce(lambda rows, layer: layer(rows), self.layers, self.entry(X))
+        """Outputs as whole numbers: branches are added one after another, and stay within int32."""
+        first, *others = (branch(X) for branch in self.branches)
+        return reduce(lambda total, each: _within(total + each), others, _within(first))
 
     def outputs(self, X: NDArray[Any]) -> Rows:
         """Outputs as numbers, by the float32 arithmetic of the C code."""
         return (self.whole(X).astype(np.float32) * self.output_scale).astype(np.float64)
+
+
+def _within(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.clip(numbers, -(2**31) + 1, 2**31 - 1)
 
 
 # A layer and the name of the activation behind it.
@@ -153,7 +148,7 @@ Pair = tuple[Affine, str]
 
 def quantise(description: Description, rows: Rows) -> Quantised:
     """The network in whole numbers, with the ranges of its activations on these rows."""
-    columns, front, pairs = _parts(description)
+    steps, branches = _parts(description)
     rows = np.asarray(rows, dtype=np.float64)
     if 0 < len(rows) < FEW:
         warnings.warn(
@@ -167,107 +162,91 @@ def quantise(description: Description, rows: Rows) -> Quantised:
         raise ExportError(
             "Whole numbers are calibrated on rows. None were passed. Give some: calibration=rows."
         )
-    (first, name), *others = pairs
-    entry, first = _entry(first, front, columns, rows, description.deviations)
-    Z = torch.from_numpy(entry(rows).astype(np.float64))
-    *pairs, (last, _) = _even([(first, name), *others], Z)
-    layers: list[Layer] = []
-    seen = 1.0, 0
-    for affine, name in pairs:
-        Z = affine(Z)
-        layer, seen = _layer(affine, name, Z, seen)
-        layers.append(layer)
-        Z = ACTIVATIONS[name](Z)
-    Z = last(Z).abs()
-    largest = Z.amax(0) if isinstance(description.model.objective, Numbers) else Z.max().reshape(1)
-    out = torch.where(largest > 0, largest / 2**OUTPUT_BITS, 1.0).float().numpy()
-    layers.append(Layer.of(last, seen, out.astype(np.float64), is_last=True))
-    entry, layers[0] = _without_zeros(entry, layers[0])
-    return Quantised(entry, tuple(layers), out)
+    front = Front(steps, rows, description.deviations)
+    begun = [_Begun.of(front, branch, rows) for branch in branches]
+    # one scale for all: outputs of a branch may be larger than the sum
+    outputs = [each.last(each.rows) for each in begun]
+    sizes = torch.stack([sum(outputs[1:], outputs[0]), *outputs]).abs().amax((0, 1))
+    largest = sizes if isinstance(description.model.objective, Numbers) else sizes.max().reshape(1)
+    scale = torch.where(largest > 0, largest / 2**OUTPUT_BITS, 1.0).float().numpy()
+    return Quantised(tuple(each.branch(scale.astype(np.float64)) for each in begun), scale)
 
 
-def _without_zeros(entry: Entry, layer: Layer) -> tuple[Entry, Layer]:
-    """Both without features whose weights are all zero now that they are whole."""
-    used = layer.weights[0].any(axis=1)
-    if not used.any():
-        return entry, layer
-    places, bent = np.cumsum(used) - 1, used[entry.bent]
-    smaller = replace(
-        entry,
-        columns=entry.columns[used],
-        middle=entry.middle[used],
-        factor=entry.factor[used],
-        bent=places[entry.bent[bent]],
-        centre=entry.centre[bent],
-        width=entry.width[bent],
-    )
-    return smaller, replace(layer, weights=layer.weights[:, used])
+@dataclass(frozen=True, eq=False)
+class _Begun:
+    """A branch but for its last layer, and the calibration rows behind it, in scale ``seen``."""
+
+    entry: Entry
+    layers: tuple[Layer, ...]
+    last: Affine
+    rows: Tensor
+    seen: tuple[float, int]
+
+    @classmethod
+    def of(cls, front: Front, steps: Sequence[Step], rows: Rows) -> "_Begun":
+        """The branch with the ranges that its activations have for these rows."""
+        rise, ((first, name), *others) = _pairs(steps)
+        entry, first = front.entry(rise, first)
+        Z = torch.from_numpy(entry(rows).astype(np.float64))
+        *pairs, (last, _) = _even([(first, name), *others], Z)
+        layers: list[Layer] = []
+        seen = 1.0, 0
+        for affine, name in pairs:
+            Z = affine(Z)
+            layer, seen = _layer(affine, name, Z, seen)
+            layers.append(layer)
+            Z = ACTIVATIONS[name](Z)
+        return cls(entry, tuple(layers), last, Z, seen)
+
+    def branch(self, scale: Rows) -> Branch:
+        """All of it, with outputs in this scale."""
+        layers = (*self.layers, Layer.of(self.last, self.seen, scale, is_last=True))
+        # without inputs whose weights are all zero now that they are whole
+        used = layers[0].weights[0].any(axis=1)
+        if not used.any():
+            return Branch(self.entry, layers)
+        first = replace(layers[0], weights=layers[0].weights[:, used])
+        return Branch(self.entry.some(used), (first, *layers[1:]))
 
 
-def _parts(
-    description: Description,
-) -> tuple[NDArray[np.int64], list[Shift | Bend], list[Pair]]:
-    """Features that are used, what stands before the layers, and these with their activation."""
-    columns = np.arange(description.model.n_features)
-    front, pairs = list[Shift | Bend](), list[Pair]()
-    for step in description.steps:
+def _parts(description: Description) -> tuple[Sequence[Step], Sequence[Sequence[Step]]]:
+    """The steps before all branches, and those of each branch."""
+    steps = description.steps
+    if description.encode is not None:
+        raise ExportError(
+            "C in int8 takes rows of numbers. This model takes a frame, of which it makes "
+            f"{description.sizes[1]} numbers. Use dtype='float32'."
+        )
+    if any(isinstance(step, Convolve) for step in steps):
+        raise ExportError(
+            "int8 holds layers, shifted and bent columns. This model has a convolutional "
+            "stem, whose contrast needs square roots. Use dtype='float32'."
+        )
+    before = list(takewhile(lambda step: isinstance(step, Pick | Shift | Bend), steps))
+    first, *_ = others = steps[len(before) :]
+    return before, first.branches if isinstance(first, Sum) else (others,)
+
+
+def _pairs(steps: Sequence[Step]) -> tuple[Rise | None, list[Pair]]:
+    """The steps of columns in a branch, and its layers with their activation."""
+    rise, pairs = None, list[Pair]()
+    for step in steps:
         match step:
-            case Pick():
-                columns = step.columns.numpy()
-            case Shift() | Bend():
-                front.append(step)
+            case Rise() if not pairs:
+                rise = step
+            case Rise():
+                raise ExportError(
+                    "int8 holds steps of columns. This model projects its rows, or cuts them to "
+                    "what it has learned, and sees steps of that. Use dtype='float32', or train "
+                    "with number_encoding='raw'."
+                )
             case Affine():
                 pairs.append((step, "identity"))
             case Activate():
                 pairs[-1] = (pairs[-1][0], step.name)
-            case Encode():
-                raise ExportError(
-                    "C in int8 takes rows of numbers. This model takes a frame, of which it makes "
-                    f"{description.sizes[1]} numbers. Use dtype='float32'."
-                )
-            case Convolve():
-                raise ExportError(
-                    "int8 holds layers, shifted and bent columns. This model has a convolutional "
-                    "stem, whose contrast needs square roots. Use dtype='float32'."
-                )
             case _:
-                raise ExportError(
-                    "int8 holds the layers of one network, shifted and bent columns. This model is "
-                    "an ensemble, or sees numbers as steps. Use dtype='float32', or train with "
-                    "ensemble_size=1 and number_encoding='raw'."
-                )
-    return columns, front, pairs
-
-
-def _entry(
-    first: Affine,
-    front: list[Shift | Bend],
-    columns: NDArray[np.int64],
-    rows: Rows,
-    deviations: Rows,
-) -> tuple[Entry, Affine]:
-    """Rows to int8, and the first layer for what comes in then."""
-    rows = rows[:, columns]
-    low, high = rows.min(axis=0), rows.max(axis=0)
-    half = np.where(high > low, (high - low) / 2, DEVIATIONS * deviations)
-    factor, middle = (HIGH / half).astype(np.float32), ((low + high) / 2).astype(np.float32)
-    scale, offset = 1 / factor.astype(np.float64), middle.astype(np.float64)
-    bent = np.zeros(0, dtype=np.int64)
-    centre = width = starts = np.zeros(0, dtype=np.float32)
-    for step in front:
-        if isinstance(step, Shift):
-            offset = offset - step.centre.numpy()
-            continue
-        bent = np.flatnonzero(step.chosen.numpy())
-        centre, width = (part.float().numpy()[bent] for part in (step.centre, step.width))
-        largest = float(step(torch.from_numpy(rows))[:, bent].abs().max()) or 1.0
-        scale[bent], offset[bent] = largest / HIGH, 0.0
-        values = (torch.arange(-126, 128, dtype=torch.float64) - 0.5) * (largest / HIGH)
-        starts = step.front.uncurved(values[:, None]).float().numpy()[:, 0]
-    entry = Entry(columns, middle, factor, bent, centre, width, starts)
-    (W,) = first.weight
-    inside = W * torch.from_numpy(scale)[:, None]
-    return entry, Affine(inside[None], first.bias + torch.from_numpy(offset) @ W)
+                raise no_case("C in int8", step)
+    return rise, pairs
 
 
 def _even(pairs: list[Pair], rows: Tensor) -> list[Pair]:

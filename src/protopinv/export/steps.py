@@ -232,10 +232,10 @@ class Sum(Step):
 
     def __call__(self, X: Tensor) -> Tensor:
         """The sum of what the branches make of rows."""
-        return torch.stack([through(branch, X) for branch in self.branches]).sum(0)
+        return torch.stack([in_turn(branch, X) for branch in self.branches]).sum(0)
 
 
-def through(steps: Sequence[Step], X: Tensor) -> Tensor:
+def in_turn(steps: Sequence[Step], X: Tensor) -> Tensor:
     """Rows through all steps, one after another."""
     return reduce(lambda Z, step: step(Z), steps, X)
 

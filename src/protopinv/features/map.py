@@ -154,7 +154,8 @@ def pca_basis(moments: Moments, n_components: int) -> Float[Tensor, "d m"]:
 def with_signs(vectors: Float[Tensor, "d m"]) -> Float[Tensor, "d m"]:
     """Each column with its largest entry positive: eigenvectors have no sign of their own."""
     largest = vectors.gather(0, vectors.abs().argmax(dim=0, keepdim=True))
-    return vectors * largest.sign()
+    # laid out as a file gives them back: products of other layouts round otherwise
+    return (vectors * largest.sign()).contiguous()
 
 
 def pls_basis(moments: Moments, n_components: int) -> Float[Tensor, "d m"]:

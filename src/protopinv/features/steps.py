@@ -39,7 +39,7 @@ class Steps:
     high: Float[Tensor, " s"]
     mean: Float[Tensor, " s"]
     scale: Float[Tensor, " s"]
-    inside: Float[Tensor, "d r"] | None = None
+    inside: Float[Tensor, "d m"] | None = None
 
     @property
     def n_outputs(self) -> int:
@@ -149,6 +149,8 @@ class Steps:
             return "steps of no columns"
         if not bool(((places >= 0) & (places < self.n_inputs)).all()):
             return "steps of columns that are not there"
+        if not bool((self.raw[1:] > self.raw[:-1]).all()):
+            return "raw numbers that are not in the order of their columns"
         numbers = (self.low, self.high, self.mean, self.scale)
         if {part.shape for part in numbers} != {self.column.shape}:
             return "steps that are not described one by one"

@@ -100,12 +100,12 @@ def _without_unheard(header: dict[str, Any]) -> dict[str, Any]:
     }
 
     def heard(described: Mapping[str, Any]) -> dict[str, Any]:
-        known = {
+        settings = {
             part: {name: value for name, value in described[part].items() if name in names}
             for part, names in names_of.items()
             if part in described
         }
-        return {**described, **known}
+        return {**described, **settings}
 
     return {**heard(header), "ensemble": [heard(other) for other in header.get("ensemble", ())]}
 
@@ -166,8 +166,8 @@ def _part(header: Mapping[str, Any], parts: PartTensors, path: Path) -> Model:
         memory=_memory(memory, parts["memory"]) if memory else None,
         last_bank=last_bank,
         steps=steps,
-        weight=header.get("weight", 1.0),
-        calibration=header.get("sharpness") or 1.0,
+        weight=float(header.get("weight", 1.0)),
+        calibration=float(header.get("sharpness") or 1.0),
         n_frozen=memory.get("n_frozen", 0),
         n_calls=memory.get("n_calls", 0),
         is_closed=memory.get("is_closed", False),

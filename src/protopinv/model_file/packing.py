@@ -143,8 +143,10 @@ def thin_factors(matrix: Tensor) -> tuple[Tensor, Tensor] | None:
     """Two matrices whose product this is, if they have fewer numbers than it has.
 
     Weights that were solved from p prototypes, or behind a projection, have no more directions than
-    there are of these.
+    there are of these. None where they would have more, or numbers overflow.
     """
+    if not bool(matrix.isfinite().all()):
+        return None
     left, sizes, right = torch.linalg.svd(matrix, full_matrices=False)
     rank = max(1, int((sizes > ROUNDING * sizes[0]).sum()))
     if rank * sum(matrix.shape) >= matrix.numel():

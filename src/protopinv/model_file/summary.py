@@ -44,7 +44,7 @@ def _facts(header: Mapping[str, Any], shapes: Mapping[str, Shapes], read: Read) 
     models = list(named.values())
     if any(each["steps"] for each in models):
         n_front += 2 * math.prod(shapes["features"]["mean"])
-    inputs = bank.get("inputs")
+    inputs, features = bank.get("inputs"), shapes["features"]
     return {
         "task": header["task"],
         kind: len(outputs) if where == "centre" else outputs,
@@ -56,7 +56,7 @@ def _facts(header: Mapping[str, Any], shapes: Mapping[str, Shapes], read: Read) 
         "front": front,
         "members": inputs and inputs[0],
         "prototypes": inputs and inputs[1],
-        "projected_features": inputs and inputs[2],
+        "projected_features": inputs and (features.get("basis") or features["mean"])[-1],
         "ridge": inputs and np.logaddexp(0, read("bank.raw_ridge")[0]).tolist(),
         "trained_numbers": inputs
         and sum(_n_trained(each["bank"], read, prefix) for prefix, each in named.items()),

@@ -225,13 +225,27 @@ static void enter(const float *x, int8_t *y, const unsigned char *used, const fl
     }
 }
 
-/* Bent columns as whole numbers: which of the starts are behind z. */
-static void enter_bent(const float *x, int8_t *y, const int *place, const int *bent,
-                       const float *centre, const float *width, const float *starts, int n)
+/* Steps of columns as whole numbers: each has a column, and begins and ends where these do. */
+static void enter_steps(const float *x, int8_t *y, const int *column, const float *middle,
+                        const float *factor, int n)
 {
     for (int i = 0; i < n; i++) {
-        const float z = (x[place[i]] - centre[i]) / width[i];
-        int below = 0, above = 254;
+        float z = x[column[i]] - middle[i];
+        z = z * factor[i];
+        z = z > -127.0f ? z : -127.0f;
+        z = z < 127.0f ? z : 127.0f;
+        y[i] = (int8_t)((int)(z + 128.5f) - 128);
+    }
+}
+
+/* Bent columns, or steps of them, as whole numbers: how many starts z has reached, spread over
+ * -128 to 127. All share one row of starts, or each has its own. */
+static void enter_bent(const float *x, int8_t *y, const int *column, const float *centre,
+                       const float *width, const float *starts, int each, int n_starts, int n)
+{
+    for (int i = 0; i < n; i++, starts += each ? n_starts : 0) {
+        const float z = (x[column[i]] - centre[i]) / width[i];
+        int below = 0, above = n_starts;
         while (below < above) {
             const int half = (below + above) / 2;
             if (z >= starts[half]) {
@@ -240,7 +254,7 @@ static void enter_bent(const float *x, int8_t *y, const int *place, const int *b
                 above = half;
             }
         }
-        y[bent[i]] = (int8_t)(below - 127);
+        y[i] = (int8_t)(255 / n_starts * below - 128);
     }
 }
 
@@ -275,10 +289,12 @@ static void layer(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *bi
 }
 
 static void last_layer(const int8_t *x, int32_t *y, const int8_t *w, const int32_t *bias,
-                       const int32_t *multiplier, const unsigned char *shifts, int n, int m)
+                       const int32_t *multiplier, const unsigned char *shifts, int n, int m,
+                       int adds)
 {
     for (int j = 0; j < m; j++, w += n) {
-        const int64_t z = scaled(sum_of(x, w, n, bias[j]), multiplier[j], shifts[j]);
+        int64_t z = scaled(sum_of(x, w, n, bias[j]), multiplier[j], shifts[j]);
+        z += adds ? y[j] : 0;
         y[j] = (int32_t)(z > 2147483647 ? 2147483647 : (z < -2147483647 ? -2147483647 : z));
     }
 }
