@@ -9,13 +9,15 @@ from protopinv import ProtoPINVClassifier
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 
-# Small on purpose: one bank of few prototypes, one narrow layer, nothing that C would have to bend.
+# Small on purpose: one bank of few prototypes, one narrow layer, numbers as they are.
 model = ProtoPINVClassifier(
     n_prototypes=30,
     hidden_sizes=48,
     activation="relu",
     scaling="global",
     n_members=1,
+    ensemble_size=1,
+    number_encoding="raw",
     max_epochs=200,
     random_state=0,
 ).fit(X_train, y_train)

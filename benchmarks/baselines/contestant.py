@@ -4,13 +4,15 @@ import inspect
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import ClassifierMixin
+from sklearn.utils import check_array
 
 from benchmarks.tasks import Arrays
 from protopinv.errors import ConfigError
 from protopinv.estimators import ProtoPINVClassifier
 from protopinv.estimators.base import ProtoPINV
-from protopinv.estimators.rows import row_source
+from protopinv.estimators.rows import data_errors, row_source
 from protopinv.features import FeatureMap, Front
 from protopinv.model import Model
 from protopinv.network import Network
@@ -25,6 +27,18 @@ class Contestant(ClassifierMixin, ProtoPINV):
     classes_ = ProtoPINVClassifier.classes_
     decision_function = ProtoPINVClassifier.decision_function
     _targets = ProtoPINVClassifier._targets
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that rows must have no gaps."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = False
+        return tags
+
+    def _outputs(self, X: Any) -> torch.Tensor:
+        """Raw outputs, for rows without gaps."""
+        with data_errors():
+            check_array(X, accept_sparse=True, allow_nd=True, ensure_2d=False)
+        return super()._outputs(X)
 
     def _arrays(self, X: Any, y: Any, seed: int) -> tuple[RowSource, Arrays]:
         """Rows of numbers, checked, and with their targets as training takes them."""

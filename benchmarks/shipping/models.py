@@ -108,6 +108,7 @@ def models(*, quick: bool) -> dict[str, Shipped]:
         "random_state": 0,
     }
     tables: dict[str, Any] = {"random_state": 0, "effort": "quick"}
+    tables["number_encoding"] = "raw"  # so that scikit-learn can hold them
     return {
         "MNIST, the paper's shape": Shipped(ProtoPINVClassifier(**paper), mnist),
         "MNIST, a stem": Shipped(ProtoPINVClassifier(**stem), mnist_images),

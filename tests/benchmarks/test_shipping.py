@@ -15,7 +15,13 @@ from protopinv import ProtoPINVClassifier
 )
 def test_a_small_model_is_compared_in_every_format() -> None:
     estimator = ProtoPINVClassifier(
-        n_prototypes=30, hidden_sizes=16, activation="relu", scaling="global", max_epochs=10
+        n_prototypes=30,
+        hidden_sizes=16,
+        activation="relu",
+        scaling="global",
+        max_epochs=10,
+        number_encoding="raw",
+        ensemble_size=1,
     )
     cell = _shipped(Shipped(estimator, digits), ShippingPlan(quick=True, repeats=2))
     for kind in ("onnx", "c", "mjs"):

@@ -132,7 +132,8 @@ def test_a_folder_and_a_file_are_refused_in_the_same_words(here: Path) -> None:
         folder = here / name
         folder.mkdir()
         (folder / "t.csv").write_text(text, newline="")
-        errors = [run("train", place, "--target", "b") for place in (folder, folder / "t.csv")]
+        options = ("--target", "b", "--missing-target", "error")
+        errors = [run("train", place, *options) for place in (folder, folder / "t.csv")]
         for error in errors:
             assert_refused(error, ExitCode.DATA, "t.csv")
         assert len({error.stderr for error in errors}) == 1

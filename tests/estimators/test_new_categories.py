@@ -64,12 +64,12 @@ def test_a_new_category_is_learned_and_the_old_ones_are_kept(task: str) -> None:
     model = estimator(task).fit(X, answered(y, task))
     (old, old_y), (new, new_y) = shops(400, 1), shops(400, 2, "de")
     before = model.score(old, answered(old_y, task)), model.score(new, answered(new_y, task))
-    n_inputs = model.network_.sizes[0]
+    n_inputs = model.model_.n_inputs
     more, more_y = shops(100, 3, "abcde")
     model.partial_fit(more, answered(more_y, task))
     assert model.score(old, answered(old_y, task)) > before[0] - 0.02
     assert model.score(new, answered(new_y, task)) > max(0.95, before[1] + 0.1)
-    assert model.network_.sizes[0] == n_inputs + 2 == len(model.table_.feature_names)
+    assert model.model_.n_inputs == n_inputs + 2 == len(model.table_.feature_names)
     assert "5 values (a, b, c, ...), a column each" in str(model.table_)
     assert model.feature_names_in_.tolist() == ["size", "kind", "age"]
 
@@ -77,12 +77,14 @@ def test_a_new_category_is_learned_and_the_old_ones_are_kept(task: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
+        {"number_encoding": "raw"},
+        {"number_encoding": "steps"},
+        {"number_encoding": "both"},
         {"scaling": "clip", "n_members": 1},
         {"scaling": "feature", "projection": "pca", "n_components": 3, "learn_scale": True},
         {"scaling": "global", "projection": "pls", "n_components": 4, "memory": 60},
     ],
-    ids=["default", "clip", "pca", "pls"],
+    ids=["raw", "steps", "both", "clip", "pca", "pls"],
 )
 def test_a_wider_network_answers_old_rows_as_before(options: dict[str, Any]) -> None:
     X, y = shops(300, 0, cities=5)
@@ -94,7 +96,7 @@ def test_a_wider_network_answers_old_rows_as_before(options: dict[str, Any]) -> 
     table = model.table_.grown(frame_columns(more))
     wider = widened_to(model.model_, table)
     model.model_ = renewed(wider)
-    assert model.network_.sizes[0] == table.n_features == X.shape[1] - 2 + 5 + 7
+    assert model.model_.n_inputs == table.n_features == X.shape[1] - 2 + 5 + 7
     np.testing.assert_allclose(outputs(model, X), before, rtol=1e-9, atol=1e-9)
     rows = torch.from_numpy(table.features(table.codes(frame_columns(X))))
     rows = rows if model.front_ is None else model.front_.features(rows)
@@ -147,7 +149,7 @@ def test_several_calls_bring_several_categories_and_a_class(tmp_path: Path) -> N
     assert len([name for name in names if "city" in name]) == 6
     assert model.score(X, answered(y, "classes")) > 0.9
     model.forget("most").partial_fit(X, answered(y, "classes"))
-    assert model.network_.sizes[0] == len(names)
+    assert model.model_.n_inputs == len(names)
 
 
 def test_a_model_with_more_inputs_is_saved_shown_and_gone_on_with(tmp_path: Path) -> None:

@@ -418,7 +418,8 @@ def test_whatever_changes_banks_leaves_answers_as_sure_as_held_out_rows_have_sai
         lambda: model.forget(0),
     ):
         change()
-        plain = merged_network(model.bank_, model.features_, model.objective_, model.config_)
+        features = None if model.model_.steps is not None else model.features_
+        plain = merged_network(model.bank_, features, model.objective_, model.config_)
         assert model.model_.calibration == sharpness
         torch.testing.assert_close(model.network_.weights[-1], sharpness * plain.weights[-1])
 

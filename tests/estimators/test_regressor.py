@@ -170,7 +170,7 @@ def test_targets_that_may_not_be_written_to_are_taken_without_a_word(loss: str) 
 
 def test_the_network_answers_in_the_units_of_the_targets() -> None:
     X, y = waves(90)
-    model = quick(scaling="feature").fit(X, 1e3 * y - 4)
+    model = quick(scaling="feature", number_encoding="raw").fit(X, 1e3 * y - 4)
     assert model.front_ is None
     outputs = model.network_(torch.from_numpy(X))
     np.testing.assert_allclose(outputs[:, 0], model.predict(X), rtol=1e-12)

@@ -206,6 +206,7 @@ def test_the_start_of_a_longer_training_is_what_is_kept(blobs, options) -> None:
     X, y = blobs
     chosen = {"n_prototypes": 15, "hidden_sizes": 12, "max_epochs": 50, "random_state": 0}
     chosen |= {"n_members": 1, "effort": "quick", "label_smoothing": 0.0, **options}
+    chosen["number_encoding"] = "raw"  # one candidate
     states: list[torch.Tensor] = []
     whole = ProtoPINVClassifier(early_stopping=False, **chosen).fit(
         X, y, observer=lambda report: states.append(report.state.inputs[0].clone())
@@ -258,6 +259,7 @@ def test_an_observer_sees_every_epoch_once_and_it_is_shown(blobs, capsys) -> Non
         hidden_sizes=8,
         max_epochs=30,
         early_stopping="cross",
+        number_encoding="raw",
         verbose=1,
     )
     model.fit(X, y, observer=seen.append)

@@ -9,7 +9,7 @@ from torch import Generator
 
 from protopinv import ProtoPINVClassifier, ProtoPINVRegressor, load
 from protopinv.objective import Classes
-from protopinv.train.ensemble import ROUNDS, HeldOut, greedy, weighted
+from protopinv.train.ensemble import ROUNDS, HeldOut, combined, greedy
 
 TINY = {"n_prototypes": 12, "hidden_sizes": (8,), "max_epochs": 30, "random_state": 0}
 
@@ -40,18 +40,18 @@ def test_the_mean_is_no_worse_than_the_best_candidate_on_the_rows_that_weight_it
 
 def test_a_candidate_that_is_not_finite_has_no_weight() -> None:
     candidates = held(noise(0, 1.0), noise(1, 1.0) * torch.nan)
-    assert [weight for weight, _ in weighted(candidates)] == [1, 0]
+    assert [weight for weight, _ in combined(candidates)] == [1, 0]
 
 
 def test_one_candidate_is_calibrated_alone() -> None:
     (only,) = held(noise(0, 2.0))
-    assert weighted([only]) == [(1.0, only.calibration()[0])]
-    assert weighted([None]) == [(1.0, 1.0)]
+    assert combined([only]) == [(1.0, only.calibration()[0])]
+    assert combined([None]) == [(1.0, 1.0)]
 
 
 def test_weights_that_are_known_stay_and_their_mean_is_calibrated() -> None:
     candidates = held(noise(0, 1.0), noise(1, 3.0))
-    pairs = weighted(candidates, [0.25, 0.75])
+    pairs = combined(candidates, [0.25, 0.75])
     assert [weight for weight, _ in pairs] == [0.25, 0.75]
     mean = torch.stack(
         [each.outputs * w * c for each, (w, c) in zip(candidates, pairs, strict=True)]

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from protopinv.tables import ngrams
 from protopinv.tables.columns import Kind, LeftOut
@@ -15,6 +14,9 @@ from protopinv.tables.parts import Look, Part
 from protopinv.tables.text import has_names
 from protopinv.tables.values import Numbers, Seen, Values
 from protopinv.words import MANY, is_gap
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 UNKNOWN = -1.0
 # So many values get a column each, and so many are told apart at all.
@@ -118,7 +120,7 @@ class Category(Kind):
         return float(self.common)
 
     @cached_property
-    def known_ngrams(self) -> tuple[Numbers, csr_array]:
+    def known_ngrams(self) -> tuple[Numbers, "csr_array"]:
         """The weight of each n-gram, and the weighted n-grams of each value."""
         counts = ngrams.hashed(self.values)
         weights = ngrams.rarity(counts)

@@ -7,12 +7,14 @@ have them (tf-idf). Rows are reduced to a few columns by truncated SVD.
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array
+
+if TYPE_CHECKING:  # it takes a while to import, and most tables have no such text
+    from scipy.sparse import csr_array
 
 Numbers = NDArray[np.float64]
 
@@ -32,7 +34,7 @@ DIGITS = 6
 LEAST_SPREAD = 1e-3
 
 
-def hashed(texts: Sequence[str]) -> csr_array:
+def hashed(texts: Sequence[str]) -> "csr_array":
     """How often each n-gram is in each text, as 1 + log: a row for a text, a column for a bucket.
 
     N-grams lie within words; a word that has digits is a number or an id, and is left out.
@@ -45,6 +47,8 @@ def hashed(texts: Sequence[str]) -> csr_array:
             if word not in buckets:
                 buckets[word] = _buckets(word)
         counts.append(Counter(chain.from_iterable(buckets[word] for word in words)))
+    from scipy.sparse import csr_array
+
     rows = np.repeat(np.arange(len(counts)), [len(each) for each in counts])
     columns = np.fromiter(chain.from_iterable(counts), dtype=np.int64)
     data = np.fromiter(chain.from_iterable(each.values() for each in counts), dtype=np.float64)
@@ -65,20 +69,22 @@ def names(column: str, n: int) -> tuple[str, ...]:
     return tuple(f"{column}: n-grams {number}" for number in range(1, n + 1))
 
 
-def rarity(counts: csr_array) -> Numbers:
+def rarity(counts: "csr_array") -> Numbers:
     """The weight of each bucket: log(texts / texts that have it), 0 where only one has."""
     texts = np.bincount(counts.indices, minlength=BUCKETS)
     return np.where(texts > 1, np.log(counts.shape[0] / np.maximum(texts, 1)), 0.0)
 
 
-def weighted(counts: csr_array, weights: Numbers | float = 1.0) -> csr_array:
+def weighted(counts: "csr_array", weights: Numbers | float = 1.0) -> "csr_array":
     """Rows of weighted n-grams, of length one; zero where nothing is known of a text."""
+    from scipy.sparse import csr_array, diags_array
+
     rows = counts * weights
     length = np.sqrt(rows.multiply(rows).sum(axis=1))
     return csr_array(diags_array(1 / np.where(length > 0, length, 1.0)) @ rows)
 
 
-def nearest(rows: csr_array, others: csr_array) -> tuple[NDArray[np.int64], Numbers]:
+def nearest(rows: "csr_array", others: "csr_array") -> tuple[NDArray[np.int64], Numbers]:
     """For each row the most similar of some others, and how similar it is."""
     places, cosines = [np.empty(0, np.int64)], [np.empty(0)]
     for start in range(0, rows.shape[0], AT_ONCE):
@@ -88,7 +94,7 @@ def nearest(rows: csr_array, others: csr_array) -> tuple[NDArray[np.int64], Numb
     return np.concatenate(places), np.concatenate(cosines)
 
 
-def are_shared(rows: csr_array) -> bool:
+def are_shared(rows: "csr_array") -> bool:
     """Whether texts share n-grams, as job titles do, and hashes and ids do not."""
     n = rows.shape[0]
     step = max(1, n // COMPARED)
@@ -98,7 +104,7 @@ def are_shared(rows: csr_array) -> bool:
     return bool(np.median(products.max(axis=1)) >= LEAST_SHARED)
 
 
-def directions(rows: csr_array) -> Numbers:
+def directions(rows: "csr_array") -> Numbers:
     """The first right singular vectors, such that reduced rows have length one on average.
 
     Signs and digits are the same on every machine, as far as can be: ranks compare their tables.

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from protopinv.errors import DataError
 from protopinv.rows import keys_of
@@ -31,6 +30,9 @@ from protopinv.words import (
     looks_like_number,
     number_of,
 )
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Numbers = NDArray[np.float64]
 Texts = list[str | None]
@@ -77,7 +79,7 @@ class Values:
         return np.array([is_gap(text) for text in self.as_texts()], dtype=bool)
 
     @cached_property
-    def ngrams(self) -> csr_array:
+    def ngrams(self) -> "csr_array":
         """The n-grams of each row, of length one; none for a gap."""
         return ngrams.weighted(ngrams.hashed([text or "" for text in self.as_texts()]))
 

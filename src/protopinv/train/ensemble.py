@@ -65,7 +65,7 @@ def held_out(step: TrainingStep, judged: Rows | None, validation: AnyRows | None
     return HeldOut(step.objective, torch.cat(outputs, dim=2), judged.y, weight)
 
 
-def weighted(
+def combined(
     candidates: Sequence[HeldOut | None], weights: Sequence[float] = ()
 ) -> list[tuple[float, float]]:
     """The weight of each candidate in the mean, and the factor that calibrates its outputs.

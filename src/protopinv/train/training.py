@@ -18,7 +18,7 @@ from protopinv.kernels import consider, note_built
 from protopinv.objective import Objective
 from protopinv.train.checkpoint import Checkpoints
 from protopinv.train.config import TrainConfig
-from protopinv.train.ensemble import HeldOut, held_out, weighted
+from protopinv.train.ensemble import HeldOut, combined, held_out
 from protopinv.train.history import Ending, EpochReport, History, Observer, mean_history
 from protopinv.train.loop import Run, StopTraining
 from protopinv.train.machine import ALONE, Ranks, control_c, set_own_threads
@@ -125,7 +125,7 @@ def train(
     note_built(job.device)
     trained = [screening.left_by(number, run) for number, run in runs.items()]
     held = [screening.held_out(number, run) for number, run in runs.items()]
-    weights = weighted(held, [starts[number].weight for number in runs] if starts else ())
+    weights = combined(held, [starts[number].weight for number in runs] if starts else ())
     shares = dict(zip(runs, (weight for weight, _ in weights), strict=True))
     losses = [screening.losses.get(number, math.inf) for number in range(len(candidates))]
     seen = [
