@@ -69,6 +69,10 @@ in [benchmarks/tried.py](../benchmarks/tried.py) only. {muon}
 
 """
 
+HEAD = """\
+Every figure comes from a dated record in [benchmarks/records](../benchmarks/records). Those of
+tables were made before tables had an ensemble of candidates and numbers as steps.
+"""
 AUTO = """\
 `ProtoPINVClassifier()` and `ProtoPINVRegressor()` resolve what is `"auto"` from the shape of the
 data and, where that says too little, by screening a few architectures; `model.config_` has the
@@ -76,8 +80,11 @@ values that were chosen. A parameter that you set stays as it is.
 
 **Architectures.** What suits a table differs by more than one default can average out. So several
 candidates are trained for {look:g} % of their epochs, each in {folds}-fold cross-validation, and
-the one with the lowest out-of-fold loss is trained to its end. `effort` says how many candidates
-there are; *ridge* is for each prototype, *share* that of the usual number of prototypes.
+those with the lowest out-of-fold loss are trained to their end. For a table up to {averaged} of
+them are averaged (`effort="best"`: {best_averaged}), with weights from greedy selection on their
+out-of-fold predictions; for anything else the best one is kept. `effort` says which candidates
+there are; *ridge* is for each prototype, *share* that of the usual number of prototypes, *numbers*
+how these enter: as they are (raw), as steps between quantiles (piecewise-linear encoding), or both.
 
 """
 BY_ROWS = """\
@@ -104,9 +111,10 @@ RULES = """\
   tenth is held out instead.
 - **Calibration**: labels of classes are smoothed by {smoothing:g} where rows are held out, and
   temperature scaling on the held-out rows undoes its effect on probabilities.
-- **`effort="quick"`** has one candidate, with {quick_prototypes:g} % of the prototypes and
-  {quick_width:g} % of the width, for {quick:g} % of the epochs. **`effort="best"`** trains an
-  ensemble of {best_members} banks instead of {members}, for {best:g} % of the epochs.
+- **`effort="quick"`** keeps the better of its two candidates for a table, with
+  {quick_prototypes:g} % of the prototypes and {quick_width:g} % of the width, for {quick:g} % of
+  the epochs. **`effort="best"`** trains {best_members} banks of each candidate instead of
+  {members}, for {best:g} % of the epochs.
 - **Rows on a GPU**, if more than {full_rows:,} and images or wider than a table, are bfloat16;
   solves and sums stay in float32.
 - **Up to {exact} rows** are trained on in float64.
@@ -116,8 +124,7 @@ SHOWN_ROWS = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 def accuracy_page(newest: Mapping[str, Record]) -> tuple[str, dict[str, bytes]]:
     """The page, and its figures by file name."""
-    lines = ["# Accuracy", "", "Every figure comes from a dated record in"]
-    lines += ["[benchmarks/records](../benchmarks/records)."]
+    lines = ["# Accuracy", "", *HEAD.splitlines()]
     contest, drawn = contest_section(newest)
     curves, curve_figure = curves_section(newest.get("curves-cpu"))
     lines += [*contest, *curves, *gpu_section(newest), *shipped_section(newest.get("shipped-cpu"))]
@@ -227,7 +234,12 @@ def rules_section(record: Record | None) -> list[str]:
         "",
         '## What "auto" means',
         "",
-        *AUTO.format(look=100 * SCREENING, folds=FOLDS).splitlines(),
+        *AUTO.format(
+            look=100 * SCREENING,
+            folds=FOLDS,
+            averaged=EFFORTS["balanced"].ensemble_size,
+            best_averaged=EFFORTS["best"].ensemble_size,
+        ).splitlines(),
         *_recipes(),
         "",
         *BY_ROWS.splitlines(),
@@ -245,11 +257,12 @@ def _recipes() -> list[str]:
     """Every architecture, and the efforts that screen it."""
     efforts: dict[Recipe, list[str]] = {}
     for name, effort in EFFORTS.items():
-        for architecture in effort.recipes:
+        for architecture in effort.of_tables:
             efforts.setdefault(architecture, []).append(name)
     rows = [
         [
             architecture.activation,
+            architecture.encoding,
             str(architecture.depth),
             f"{architecture.ridge_a_prototype:g}",
             f"{architecture.lr:g}",
@@ -259,7 +272,16 @@ def _recipes() -> list[str]:
         for architecture, names in efforts.items()
     ]
     return markdown(
-        ["activation", "hidden layers", "ridge", "peak learning rate", "share", "effort"], rows
+        [
+            "activation",
+            "numbers",
+            "hidden layers",
+            "ridge",
+            "peak learning rate",
+            "share",
+            "effort",
+        ],
+        rows,
     )
 
 
