@@ -270,7 +270,13 @@ def report(
     measured_on: dict[str, Any] = {}
     if data is not None:
         table = rows_for(
-            estimator, data, target, separator=separator, encoding=encoding, needs_target=True
+            estimator,
+            data,
+            target,
+            separator=separator,
+            encoding=encoding,
+            needs_target=True,
+            missing_target="drop",
         )
         measured_on = {"X": table.X, "y": table.y}
     path = write_report(estimator, output, **measured_on, name=Path(model).stem, rows=rows)

@@ -196,8 +196,11 @@ class DelimitedRows(FileRows):
                 check_utf8=False,
             ),
         }
+        # bytes of Arrow's own: a thread of its may let go of them when Python is gone already
+        owned = pa.BufferOutputStream()
+        owned.write(raw)
         try:
-            return csv.read_csv(pa.py_buffer(raw), **options)
+            return csv.read_csv(owned.getvalue(), **options)
         except pa.ArrowInvalid as error:
             raise self._unreadable(stretch, error) from error
 
