@@ -172,16 +172,3 @@ def test_answers_that_do_not_fit_are_an_error(folder: Path) -> None:
     assert result.returncode == ExitCode.OUTPUT
     assert result.stderr.startswith("error: Answers must reach stdout whole.")
     assert result.stderr.count("\n") == 1
-
-
-def test_a_table_that_is_refused_ends_the_process_in_peace(tmp_path: Path) -> None:
-    """Several interpreters at once: threads of Arrow may outlive the reading of a file."""
-    (tmp_path / "t.csv").write_text("a;b\n" + "1;x\n" * 900 + "2;\n")
-    command = [sys.executable, "-m", "protopinv", "train", str(tmp_path / "t.csv")]
-    command += ["--target", "b", "--missing-target", "error"]
-    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(8)]
-    for process in processes:
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == ExitCode.DATA
-        assert said.startswith("error: Every row needs a target")
-        assert said.count("\n") == 1
