@@ -156,6 +156,9 @@ def fit_rows(
         starts = () if start is None else tuple(map(_start, start.parts))
         fitted = None if start is None else (start.front, start.features)
         prepared = prepare(data, configs[0], job.device, seed=job.seed, fitted=fitted)
+        if rows.table is not None and prepared.features.basis is None:
+            # directions of n-grams are smooth: steps of them would only be many
+            prepared = replace(prepared, without_steps=rows.table.are_ngrams)
         if options.memory:
             n_components = prepared.features.n_components
             checked_limit(options.memory, least_limit(n_components, objective.n_groups))

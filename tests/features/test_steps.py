@@ -119,6 +119,14 @@ def test_few_rows_and_many_columns_have_few_steps_or_none() -> None:
     assert Steps.fit(torch.randn(60, 500, generator=generator)) is None
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_marked_columns_stay_as_they_are(alone: bool) -> None:
+    steps = Steps.fit(rows(), alone=alone, but=(True, False, False))
+    assert steps is not None
+    assert steps.column.bincount(minlength=5).tolist() == [0, 0, 4, MOST_STEPS, 0]
+    assert 0 in steps.raw.tolist()
+
+
 def test_numbers_that_float32_cannot_tell_apart_are_one_border() -> None:
     X = torch.tensor([0.0, 1.0, 1.0 + 1e-9, 2.0]).double().repeat(50)[:, None]
     steps = Steps.fit(X)

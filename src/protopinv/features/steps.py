@@ -5,7 +5,7 @@ along it. Steps give each stretch of the axis a weight of its own (Gorishniy, Ru
 "On Embeddings for Numerical Features in Tabular Deep Learning", 2022).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -85,23 +85,26 @@ class Steps:
         weight: Float[Tensor, " n"] | None = None,
         *,
         alone: bool = False,
+        but: Sequence[bool] = (),
     ) -> "Steps | None":
         """Steps between quantiles of every column, or between its values where these are few.
 
-        Columns of two values stay as they are; with steps ``alone`` all others have no raw number.
-        None where no column has steps, or columns are too many.
+        Columns of two values stay as they are, and so do those marked in ``but``; with steps
+        ``alone`` all others have no raw number. None where no column has steps, or columns are too
+        many.
         """
         n, d = Z.shape
-        most = min(MOST_STEPS, MOST_OF_ALL // d, max(2, n // ROWS_A_STEP))
+        most = min(MOST_STEPS, MOST_OF_ALL // max(1, d - sum(but)), max(2, n // ROWS_A_STEP))
         if most < 2:
             return None
         mass = Z.new_ones(n, dtype=torch.float64) if weight is None else weight.double()
         borders = [_borders(column, mass, most).cpu() for column in Z.double().T]
         has_steps = torch.tensor([len(cuts) > 2 for cuts in borders])
+        has_steps[: len(but)] &= ~torch.tensor(but, dtype=torch.bool)
         if not bool(has_steps.any()):
             return None
-        cuts = [each for each in borders if len(each) > 2]
         (stepped,) = has_steps.nonzero(as_tuple=True)
+        cuts = [borders[number] for number in stepped.tolist()]
         column = stepped.repeat_interleave(torch.tensor([len(each) - 1 for each in cuts]))
         (raw,) = (~has_steps if alone else torch.ones_like(has_steps)).nonzero(as_tuple=True)
         low, high = (torch.cat([each[ends] for each in cuts]) for ends in ENDS)

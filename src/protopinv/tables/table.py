@@ -68,12 +68,19 @@ class Table:
         )
 
     @property
+    def are_ngrams(self) -> tuple[bool, ...]:
+        """For each number that a row becomes, whether it stands for n-grams of text."""
+        marks: list[bool] = []
+        for column in self.columns:
+            n = len(column.names) if isinstance(column, Text) else 0
+            n = column.n_ngrams if isinstance(column, Category) else n
+            marks += [place < n for place in range(len(column.names))]
+        return tuple(marks)
+
+    @property
     def has_ngrams(self) -> bool:
         """Whether any column is seen by the n-grams of its text."""
-        return any(
-            isinstance(column, Text) or (isinstance(column, Category) and column.n_ngrams > 0)
-            for column in self.columns
-        )
+        return any(self.are_ngrams)
 
     @property
     def n_features(self) -> int:

@@ -72,7 +72,8 @@ class Prepared:
 
     First banks are made from ``sample``. ``judged`` are rows, held out or in folds, by which the
     network is calibrated. With folds, ``rows`` are for ``n_full`` members that see all of them and
-    one for each fold. Behind the map numbers may become ``steps``.
+    one for each fold. Behind the map numbers may become ``steps``, but for those marked in
+    ``without_steps``.
     """
 
     front: Front | None
@@ -83,13 +84,15 @@ class Prepared:
     judged: Rows | None = None
     n_full: int = 0
     steps: Steps | None = None
+    without_steps: tuple[bool, ...] = ()
 
     def encoded(self, encoding: str) -> "Prepared":
         """With numbers encoded as a candidate asks; as they are where no column has steps."""
         if encoding == "raw":
             return self
         weight = None if self.sample.weight is None else self.sample.weight[0]
-        return self.with_steps(Steps.fit(self.sample.X, weight, alone=encoding == "steps"))
+        alone, but = encoding == "steps", self.without_steps
+        return self.with_steps(Steps.fit(self.sample.X, weight, alone=alone, but=but))
 
     def with_steps(self, steps: Steps | None) -> "Prepared":
         """With these steps in place of numbers."""
