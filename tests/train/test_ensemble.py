@@ -73,7 +73,7 @@ def fitted(jumps) -> ProtoPINVClassifier:
 
 def test_a_table_has_an_ensemble_whose_outputs_are_the_weighted_mean(fitted, jumps) -> None:
     model = fitted.model_
-    assert len(model.parts) > 1
+    assert len(fitted.candidates_) > 1
     assert sum(part.weight for part in model.parts) == pytest.approx(1)
     # a part by itself weighs its outputs, too
     mean = torch.stack([part.outputs(jumps[0]) for part in model.parts]).sum(0)
