@@ -265,7 +265,7 @@ class Model:
     def _placed(self, device: torch.device | None) -> Placed:
         """What rows pass, where it is to work; on a GPU it stays there for the next call."""
         if device is None or device.type == "cpu":
-            parts = [(part.network, part.steps, part.weight) for part in self.parts]
+            parts = [(each.network, each.steps, each.weight) for each in (self, *self.others)]
             return self.front, self.features, parts
         places = _on_gpu.setdefault(self, {})
         if device not in places:
