@@ -87,9 +87,9 @@ class Budget:
 
 # Folds that choose epochs and candidates; each is a bank of its own, beside one of all rows.
 FOLDS = 4
-# On 30 frames the mean of four of the five for tables had .81 times the log loss of the best of the
-# four others, and was better on 22 and worse on none; that of four of all ten had .80 times, for
-# 1.6 times the time.
+# Chosen by one split of 30 development frames, on the rows that scored them, so these say too much,
+# and without a record: the mean of four of the five for tables had .81 times the log loss of the
+# best of the four others, better on 22 and worse on none; four of all ten .80, in 1.6 times the time.
 SCREENED = (PLAIN, CURVED, SMOOTH, DEEP)
 OF_TABLES = (PLAIN, DEEP, SMOOTH, STEPPED, SMOOTH_STEPS)
 ALL = (
