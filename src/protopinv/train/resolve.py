@@ -89,7 +89,7 @@ class Budget:
 FOLDS = 4
 # Chosen by one split of 30 development frames, on the rows that scored them, so these say too much,
 # and without a record: the mean of four of the five for tables had .81 times the log loss of the
-# best of the four others, better on 22 and worse on none; four of all ten .80, in 1.6 times the time.
+# best of the four others, better on 22, worse on none; four of all ten .80, in 1.6 times the time.
 SCREENED = (PLAIN, CURVED, SMOOTH, DEEP)
 OF_TABLES = (PLAIN, DEEP, SMOOTH, STEPPED, SMOOTH_STEPS)
 ALL = (
